@@ -1,0 +1,38 @@
+/* Headroom's public C interface: what a program may ask when it runs under `headroom run`. Entirely optional.
+ *
+ * A program that uses it links with nothing: the functions are found at run time in the preloaded library,
+ *
+ *     #include <headroom/headroom.h>
+ *     struct headroom_statistics now = {.size = sizeof now};
+ *     if (headroom_read_statistics && headroom_read_statistics(&now) == 0) ...
+ *
+ * since they are declared weak. All functions are thread-safe and return 0 or -errno; they do not touch errno. */
+#ifndef HEADROOM_HEADROOM_H
+#define HEADROOM_HEADROOM_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct headroom_statistics {
+  uint32_t size;            /* in: sizeof of the caller's structure; out: how much of it was filled */
+  uint32_t short_of_memory; /* 1 once the node's ranks wanted more than the budget */
+  uint64_t budget_bytes;    /* what the ranks of this node may keep resident together */
+  uint64_t node_bytes;      /* what they have now */
+  uint64_t resident_bytes;  /* of these, this process's */
+  uint64_t allocated_bytes; /* large allocations of this process */
+  uint64_t read_bytes;      /* read from storage by this process */
+  uint64_t written_bytes;   /* written to storage by this process */
+  uint64_t faults;          /* page faults served for this process */
+};
+
+/* Fills `statistics`. Returns -EINVAL if `size` is too small, -ENOENT if the process has no evictable memory (yet). */
+int headroom_read_statistics(struct headroom_statistics *statistics) __attribute__((weak));
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,20 @@
+"""The command `headroom`: one sub-command a module."""
+
+import click
+
+from headroom import __version__
+from headroom.doctor import doctor
+from headroom.run import run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="headroom")
+def main() -> None:
+    """A memory layer for MPI programs: unmodified programs may use more memory than the node has."""
+
+
+main.add_command(run)
+main.add_command(doctor)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""`headroom doctor`: what this machine offers, what is missing, what that costs, and what to do about it."""
+
+import ctypes
+import json
+import os
+import platform
+import re
+import resource
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from headroom import machine
+
+SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282}
+SYS_IO_URING_SETUP = 425
+
+
+class Finding(NamedTuple):
+    topic: str
+    good: bool
+    what: str
+    cost: str = ""
+    remedy: str = ""
+
+
+def _system_call(number: int, *arguments) -> int:
+    """The result, or -errno."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.syscall(number, *arguments)
+    return result if result >= 0 else -ctypes.get_errno()
+
+
+def _userfaultfd() -> Finding:
+    number = SYS_USERFAULTFD.get(platform.machine())
+    if os.access("/dev/userfaultfd", os.R_OK | os.W_OK):
+        return Finding("page faults", True, "userfaultfd, kernel accesses served (/dev/userfaultfd)")
+    for flags, text in ((0, "userfaultfd, kernel accesses served"), (1, "userfaultfd, accesses of the program only")):
+        descriptor = _system_call(number, flags | os.O_CLOEXEC) if number else -1
+        if descriptor >= 0:
+            os.close(descriptor)
+            if flags == 0:
+                return Finding("page faults", True, text)
+            return Finding(
+                "page faults", True, text,
+                "large buffers given to system calls are held or copied; cross-memory attach of the MPI library is off",
+                "root: sysctl vm.unprivileged_userfaultfd=1, or make /dev/userfaultfd readable",
+            )
+    return Finding(
+        "page faults", False, "userfaultfd is refused; mprotect and SIGSEGV are used",
+        "scattered access is slower and bounded by vm.max_map_count",
+        "a kernel from 6.4 on; in a container, a seccomp profile that allows userfaultfd",
+    )
+
+
+def _io_uring() -> Finding:
+    parameters = ctypes.create_string_buffer(120)
+    descriptor = _system_call(SYS_IO_URING_SETUP, 4, parameters)
+    if descriptor >= 0:
+        os.close(descriptor)
+        return Finding("storage transfers", True, "io_uring")
+    return Finding(
+        "storage transfers", False, "io_uring is refused; threads are used", "some processor time per transfer",
+        "sysctl kernel.io_uring_disabled=0; in a container, a seccomp profile that allows io_uring",
+    )
+
+
+def _direct_io(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT, 0o600)
+    except OSError:
+        return False
+    os.close(descriptor)
+    return True
+
+
+def _storage() -> Finding:
+    candidates = machine.storage_candidates()
+    if not candidates:
+        return Finding("storage", False, "no writable local directory", "memory cannot be extended", "name one with --storage")
+    best = next((directory for directory in candidates if directory.free >= 1 << 30), candidates[0])
+    text = f"{best.path} ({best.file_system}, {best.free / 2**30:.1f} GiB free)"
+    if not _direct_io(best.path):
+        return Finding("storage", True, text + ", no direct I/O", "storage goes through the page cache", "use a local disk")
+    return Finding("storage", True, text + ", direct I/O")
+
+
+def _memory() -> Finding:
+    free = machine.free_bytes()
+    limit = machine.cgroup_free_bytes()
+    where = "the cgroup" if limit is not None and limit <= free else "the node"
+    return Finding("memory", True, f"{free / 2**30:.1f} GiB free by {where}; --memory defaults to {0.8 * free / 2**30:.1f} GiB")
+
+
+def _limits() -> list[Finding]:
+    findings = []
+    for name, what, needed in (
+        (resource.RLIMIT_NOFILE, "open files (ulimit -n)", 256),
+        (resource.RLIMIT_AS, "addresses (ulimit -v)", 1 << 32),
+        (resource.RLIMIT_FSIZE, "file size (ulimit -f)", 1 << 34),
+    ):
+        soft, _ = resource.getrlimit(name)
+        if soft != resource.RLIM_INFINITY and soft < needed:
+            findings.append(
+                Finding("limits", False, f"{what} is {soft}", "large allocations may stay in memory", "raise the limit")
+            )
+    maps = int(Path("/proc/sys/vm/max_map_count").read_text())
+    if maps < 65530:
+        findings.append(Finding("limits", False, f"vm.max_map_count is {maps}", "the sigsegv engine may run out", "raise it"))
+    return findings or [Finding("limits", True, "open files, addresses, file size and mappings suffice")]
+
+
+def _swap() -> Finding:
+    used = Path("/proc/swaps").read_text().splitlines()[1:]
+    text = f"{len(used)} area(s)" if used else "none"
+    return Finding("kernel swap", True, f"{text}; Headroom does not use it")
+
+
+def _mpi() -> list[Finding]:
+    findings = []
+    for name in dict.fromkeys(["mpiexec", "mpiexec.mpich", "mpiexec.openmpi"]):
+        path = shutil.which(name)
+        if path:
+            from headroom import launcher
+
+            findings.append(Finding("MPI", True, f"{path}: {'Open MPI' if launcher._kind_of(path) == 'openmpi' else 'MPICH'}"))
+    return findings or [
+        Finding("MPI", True, "no mpiexec in PATH; the one beside a program's own MPI library is used")
+    ]
+
+
+def _library() -> Finding:
+    from headroom.run import library_path
+
+    try:
+        path = library_path()
+    except click.ClickException as error:
+        return Finding("library", False, error.message, "nothing works", "make build")
+    missing = [abi for abi in ("mpich", "openmpi", "standard") if not (path.parent / f"libheadroom_{abi}.so").exists()]
+    if missing:
+        return Finding("library", False, f"{path}: no backend for {', '.join(missing)}", "these MPIs do not run", "build again")
+    return Finding("library", True, "libheadroom.so with backends for MPICH, Open MPI and the standard ABI")
+
+
+def findings() -> list[Finding]:
+    kernel = platform.release()
+    version = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
+    return [
+        Finding("system", True, f"Linux {kernel}, {platform.machine()}, {len(os.sched_getaffinity(0))} cores"),
+        _library(), _memory(), _storage(), _userfaultfd(), _io_uring(), *_limits(), _swap(), *_mpi(),
+        *([] if version >= (5, 1) else [Finding("system", False, "the kernel is older than 5.1", "slow storage", "upgrade")]),
+    ]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="print the findings as JSON")
+def doctor(as_json: bool) -> None:
+    """What this machine offers, what is missing, what that costs and what to do."""
+    found = findings()
+    if as_json:
+        click.echo(json.dumps([finding._asdict() for finding in found], indent=2))
+    else:
+        width = max(len(finding.topic) for finding in found)
+        for finding in found:
+            click.echo(f"{'ok' if finding.good else '--'}  {finding.topic:<{width}}  {finding.what}")
+            if finding.cost:
+                click.echo(f"    {'':<{width}}  costs: {finding.cost}")
+            if finding.remedy:
+                click.echo(f"    {'':<{width}}  to do: {finding.remedy}")
+    sys.exit(0 if all(finding.good or finding.topic != "library" for finding in found) else 1)

@@ -1,0 +1,73 @@
+"""Which launcher starts a program: the one that belongs to the program's MPI.
+
+A program linked with libmpi names it, and that library's installation has its mpiexec beside it. A Python script says
+through mpi4py which library it would load. Only if neither helps is the mpiexec in PATH taken.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from headroom import machine
+
+
+class Launcher(NamedTuple):
+    command: list[str]
+    kind: str  # "mpich" or "openmpi"
+    environment: dict[str, str]
+
+
+def _kind_of(mpiexec: str) -> str:
+    output = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)
+    return "openmpi" if re.search(r"Open MPI|OpenRTE|PRRTE", output.stdout + output.stderr) else "mpich"
+
+
+def _beside(library: str) -> str | None:
+    """mpiexec of the installation that `library` belongs to: PREFIX/lib[/ARCH]/libmpi.so.N has PREFIX/bin/mpiexec."""
+    real = Path(os.path.realpath(library))
+    kind = "openmpi" if "libmpi.so.40" in library else "mpich"
+    for folder in [Path(library).parent, real.parent]:
+        for prefix in list(folder.parents)[:4]:
+            for name in (f"mpiexec.{'openmpi' if kind == 'openmpi' else 'mpich'}", "mpiexec.hydra", "mpiexec"):
+                candidate = prefix / "bin" / name
+                if candidate.exists() and _kind_of(str(candidate)) == kind:
+                    return str(candidate)
+    return None
+
+
+def _python_mpi(program: str) -> str | None:
+    """The MPI library that mpi4py loads under this interpreter, if the program is a Python."""
+    if not re.match(r"python[\d.]*$", os.path.basename(os.path.realpath(program))):
+        return None
+    script = (
+        "import os, mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI\n"
+        "print(next(l.split()[-1] for l in open('/proc/self/maps') if '/libmpi' in l and '.so' in l))"
+    )
+    output = subprocess.run([program, "-c", script], capture_output=True, text=True, check=False)
+    return output.stdout.strip() or None
+
+
+def find(program: str) -> Launcher:
+    """The launcher for `program`, with what it needs in its environment."""
+    linked = machine.program_mpi(program)
+    library = linked[1] if linked else _python_mpi(program)
+    mpiexec = _beside(library) if library else None
+    mpiexec = mpiexec or shutil.which("mpiexec")
+    if mpiexec is None:
+        raise FileNotFoundError(
+            f"no mpiexec found for {program}: neither beside the MPI library that it uses ({library or 'it names none'}) nor in "
+            "PATH; start it with your launcher: mpiexec -n N headroom run PROGRAM"
+        )
+    kind = _kind_of(mpiexec)
+    environment = {}
+    command = [mpiexec]
+    if kind == "openmpi":
+        command.append("--oversubscribe")
+        if os.geteuid() == 0:
+            environment = {
+                f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1" for prefix in ("OMPI", "PRTE") for suffix in ("", "_CONFIRM")
+            }
+    return Launcher(command, kind, environment)

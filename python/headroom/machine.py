@@ -1,0 +1,139 @@
+"""What this machine has: memory that is free, storage with room, the launcher's job, the program's MPI."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None
+
+
+def _memory_cgroups() -> list[Path]:
+    """The memory cgroup of this process and its ancestors, version 1 or 2, as far as they can be seen."""
+    folders = []
+    for line in (_read(Path("/proc/self/cgroup")) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            root = Path("/sys/fs/cgroup/memory")
+        elif controllers == "":
+            root = Path("/sys/fs/cgroup")
+        else:
+            continue
+        folder = root / path.lstrip("/")
+        while folder != root.parent:
+            folders.append(folder)
+            folder = folder.parent
+    return folders
+
+
+def cgroup_free_bytes() -> int | None:
+    """What the tightest memory cgroup leaves, page cache not counted as used; None without a limit."""
+    tightest = None
+    for folder in _memory_cgroups():
+        version1 = (folder / "memory.limit_in_bytes").exists()
+        limit = _read(folder / ("memory.limit_in_bytes" if version1 else "memory.max"))
+        used = _read(folder / ("memory.usage_in_bytes" if version1 else "memory.current"))
+        if limit is None or used is None or limit.strip() == "max" or int(limit) > 1 << 60:
+            continue
+        cache = 0
+        for line in (_read(folder / "memory.stat") or "").splitlines():
+            if re.match(r"(total_)?(in)?active_file ", line):
+                cache += int(line.split()[1]) if line.startswith("total_") or not version1 else 0
+        free = max(0, int(limit) - int(used) + cache)
+        tightest = free if tightest is None else min(tightest, free)
+    return tightest
+
+
+def free_bytes() -> int:
+    free = psutil.virtual_memory().available
+    limited = cgroup_free_bytes()
+    return free if limited is None else min(free, limited)
+
+
+class Directory(NamedTuple):
+    path: str
+    file_system: str
+    free: int
+
+
+MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
+NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs", "afs"}
+
+
+def file_system_of(path: str) -> str:
+    best, kind = "", "unknown"
+    real = os.path.realpath(path)
+    for line in (_read(Path("/proc/mounts")) or "").splitlines():
+        _, mount, name, *_ = line.split()
+        mount = mount.replace("\\040", " ")
+        inside = real == mount or real.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
+            best, kind = mount, name
+    return kind
+
+
+def storage_candidates() -> list[Directory]:
+    """Writable local directories, never in memory, the likely fastest first: job-local ones, then the usual places."""
+    found = []
+    names = [os.environ.get(name, "") for name in ("SLURM_TMPDIR", "PBS_JOBDIR", "TMPDIR")]
+    names += ["/local", "/scratch", "/localscratch", "/var/tmp", "/tmp", os.getcwd()]
+    for path in dict.fromkeys(name for name in names if name):
+        if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
+            continue
+        kind = file_system_of(path)
+        if kind in MEMORY_FILE_SYSTEMS:
+            continue
+        status = os.statvfs(path)
+        found.append(Directory(path, kind, status.f_bavail * status.f_frsize))
+    return sorted(found, key=lambda directory: directory.file_system in NETWORK_FILE_SYSTEMS)
+
+
+LAUNCHERS = re.compile(r"^(hydra_pmi_proxy|mpiexec(\.hydra)?|mpirun|prterun|prted|orted|pbs_tmrsh|aprun|srun)$")
+
+
+def job_name() -> str:
+    """A name that all processes of this job on this node derive alike: the launcher that is their common ancestor.
+
+    Not from the environment: a shell wrapper carries a rank's environment without being that rank, and processes started
+    later by MPI_Comm_spawn have another one but share the node's memory with us.
+    """
+    top = None
+    step = None
+    process = psutil.Process()
+    for ancestor in process.parents():
+        try:
+            name = ancestor.name()
+            if LAUNCHERS.match(name):
+                top = ancestor
+            elif name == "slurmstepd" and step is None:
+                step = ancestor
+        except psutil.Error:
+            break
+    chosen = top or step or process
+    return f"{chosen.pid}.{int(chosen.create_time() * 100) % 10**9}"
+
+
+def program_libraries(program: str) -> list[str]:
+    """The shared libraries that the program names, its dependencies' included."""
+    try:
+        listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return []
+    return [line.strip() for line in listing.splitlines()]
+
+
+def program_mpi(program: str) -> tuple[str, str] | None:
+    """(kind, path of the library) of the MPI that the program is linked with; None if it names none."""
+    for line in program_libraries(program):
+        found = re.match(r"(libmpi(?:_abi|ch)?\.so\.\d+) => (\S+)", line)
+        if found:
+            return ("openmpi" if found[1] == "libmpi.so.40" else "mpich"), found[2]
+    return None

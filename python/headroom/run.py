@@ -1,0 +1,126 @@
+"""`headroom run`: starts a program with the preloaded library, under a launcher or by starting one.
+
+Under a launcher (mpiexec -n 4 headroom run ./app) this process *becomes* the program: settings go into the environment and
+exec() replaces it, so the launcher's signals and the exit status are the program's own. With -n it starts the launcher that
+belongs to the program's MPI, which starts `headroom run` once a rank; it then passes signals on and returns the launcher's
+exit status.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from headroom import launcher, machine, settings
+
+SHARE_OF_FREE_MEMORY = 0.8
+
+
+def library_path() -> Path:
+    """The preloaded library, in the wheel or in the source tree's build."""
+    for folder in (Path(__file__).parent / "lib", Path(__file__).parents[2] / "build/release"):
+        if (folder / "libheadroom.so").exists():
+            return folder / "libheadroom.so"
+    # An editable installation keeps the libraries where they were installed, the modules in the source tree.
+    for entry in sys.path:
+        candidate = Path(entry) / "headroom/lib/libheadroom.so"
+        if candidate.exists():
+            return candidate
+    raise click.ClickException("libheadroom.so is not installed; run `make build`, or install the wheel again")
+
+
+def choose_memory(asked: int | None) -> int:
+    if asked:
+        if asked < 16 << 20:
+            raise click.ClickException(f"--memory {asked >> 10} KiB is too small: at least 16 MiB a node is needed")
+        return asked
+    return int(machine.free_bytes() * SHARE_OF_FREE_MEMORY)
+
+
+def choose_storage(asked: str | None) -> str:
+    if asked:
+        path = os.path.abspath(asked)
+        if not os.path.isdir(path):
+            raise click.ClickException(f"--storage {asked}: no such directory; make it, or choose another")
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise click.ClickException(f"--storage {asked}: this user may not write there; choose another directory")
+        if machine.file_system_of(path) in machine.MEMORY_FILE_SYSTEMS:
+            raise click.ClickException(f"--storage {asked} is in memory ({machine.file_system_of(path)}): nothing would be gained")
+        return path
+    candidates = machine.storage_candidates()
+    roomy = [directory for directory in candidates if directory.free >= 1 << 30]
+    if not candidates:
+        raise click.ClickException("no writable local directory for storage found; name one with --storage")
+    return (roomy or candidates)[0].path
+
+
+def find_program(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        what = "is not executable" if os.path.exists(name) else "not found"
+        click.echo(f"headroom: {name}: {what}", err=True)
+        sys.exit(126 if os.path.exists(name) else 127)
+    return path
+
+
+def become(program: list[str], values: dict) -> None:
+    """Replaces this process by the program with the library preloaded."""
+    path = find_program(program[0])
+    values = dict(values, memory=choose_memory(values["memory"]), storage=choose_storage(values["storage"]))
+    if values.get("json"):
+        values["json"] = os.path.abspath(values["json"])
+    environment = dict(os.environ) | settings.to_environment(values)
+
+    if "HEADROOM_JOB" not in environment or "HEADROOM_ACTIVE" in os.environ:  # what an outer run set does not count
+        environment["HEADROOM_JOB"] = machine.job_name()
+    environment["HEADROOM_ACTIVE"] = "1"
+    preloaded = [part for part in environment.get("LD_PRELOAD", "").split(":") if part]
+    environment["LD_PRELOAD"] = ":".join([str(library_path()), *preloaded])
+    sys.stdout.flush()
+    os.execve(path, program, environment)
+
+
+def launch(ranks: int, program: list[str], values: dict) -> int:
+    """Starts the launcher, passes signals on, returns its exit status."""
+    path = find_program(program[0])
+    choose_memory(values["memory"])  # say at once, and once, what is wrong
+    values = dict(values, storage=choose_storage(values["storage"]))
+    try:
+        found = launcher.find(path)
+    except FileNotFoundError as error:
+        raise click.ClickException(str(error)) from None
+    environment = dict(os.environ) | found.environment | settings.to_environment(values)
+    environment.pop("HEADROOM_JOB", None)
+    inner = [sys.executable, "-m", "headroom.command", "run", "--", *program]
+    child = subprocess.Popen([*found.command, "-n", str(ranks), *inner], env=environment)
+
+    def pass_on(number, _frame):
+        child.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, pass_on)
+    status = child.wait()
+    return 128 - status if status < 0 else status
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-n", "--ranks", type=click.IntRange(min=1), help="start this many ranks with the program's own launcher")
+@settings.options
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(ranks: int | None, program: tuple[str, ...], **values) -> None:
+    """Run PROGRAM so that its ranks may use more memory than the node has.
+
+    \b
+    mpiexec -n 4 headroom run --memory 512M ./app args     under any launcher
+    headroom run -n 4 --memory 512M ./app args             starts the launcher that belongs to the program's MPI
+
+    --memory is per node, for all ranks together. Every option is also an environment variable (HEADROOM_MEMORY, ...).
+    """
+    if ranks is None:
+        become(list(program), values)
+    else:
+        sys.exit(launch(ranks, list(program), values))

@@ -1,0 +1,214 @@
+// Reserving, mapping and punching a partition; see arena.h.
+#include "arena/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/kernel_abi.h"
+#include "base/log.h"
+#include "base/system_calls.h"
+
+namespace headroom::arena {
+namespace {
+
+using base::Status;
+using base::system_call;
+
+// Mapped in steps, so that a program with many allocations does not map for each of them.
+constexpr uint64_t kCommitStep = 64 << 20;
+
+long map_raw(uintptr_t address, uint64_t bytes, int protection, int flags, int descriptor, uint64_t offset) {
+  return system_call(SYS_mmap, address, bytes, protection, flags, descriptor, offset);
+}
+
+/// Both mappings are kept out of core dumps (reading a hole there would fill it) and of children (heap/fork.cc).
+void exclude_from_children_and_dumps(uintptr_t address, uint64_t bytes) {
+  (void)system_call(SYS_madvise, address, bytes, MADV_DONTFORK);
+  (void)system_call(SYS_madvise, address, bytes, MADV_DONTDUMP);
+}
+
+bool reserve_addresses(Partition& partition, int index) {
+  const uintptr_t wanted = kArenaBase + static_cast<uintptr_t>(index) * kPartitionBytes;
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  for (uint64_t bytes = kPartitionBytes; bytes >= kSmallestPartitionBytes; bytes /= 2) {
+    const long view = map_raw(wanted, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
+    if (base::is_error(view) || static_cast<uintptr_t>(view) != wanted) {
+      if (!base::is_error(view)) {
+        (void)system_call(SYS_munmap, view, bytes);
+      }
+      continue;
+    }
+    const long alias = map_raw(0, bytes, PROT_NONE, flags, -1, 0);
+    if (!base::is_error(alias)) {
+      partition.base = wanted;
+      partition.alias = static_cast<uintptr_t>(alias);
+      partition.limit = bytes;
+      return true;
+    }
+    (void)system_call(SYS_munmap, view, bytes);
+  }
+  return false;
+}
+
+BlockWord* make_block_table(uint64_t blocks) {
+  const uint64_t bytes = blocks * sizeof(BlockWord);
+  const long descriptor = system_call(SYS_memfd_create, "headroom-blocks", MFD_CLOEXEC);
+  if (base::is_error(descriptor) || base::is_error(system_call(SYS_ftruncate, descriptor, bytes))) {
+    return nullptr;
+  }
+  const long table = map_raw(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, static_cast<int>(descriptor), 0);
+  (void)system_call(SYS_close, descriptor);
+  if (base::is_error(table)) {
+    return nullptr;
+  }
+  exclude_from_children_and_dumps(static_cast<uintptr_t>(table), bytes);
+  return reinterpret_cast<BlockWord*>(table);
+}
+
+const StaticRegion* static_region_of_offset(const Partition& partition, uint64_t offset) {
+  const int count = partition.static_region_count.load(std::memory_order_acquire);
+  for (int index = 0; index < count; ++index) {
+    const StaticRegion& region = partition.static_regions[index];
+    if (offset - region.offset < region.bytes) {
+      return &region;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Status open_partition(Partition& partition, int index) {
+  if (!reserve_addresses(partition, index)) {
+    base::log_warning("cannot reserve %llu MiB of addresses for evictable memory (see `ulimit -v`)",
+                      static_cast<unsigned long long>(kSmallestPartitionBytes >> 20));
+    return Status::kNoMemory;
+  }
+  const long descriptor = system_call(SYS_memfd_create, "headroom-arena", MFD_CLOEXEC);
+  partition.blocks = make_block_table(partition.limit / kBlockBytes);
+  if (base::is_error(descriptor) || partition.blocks == nullptr) {
+    base::log_warning("cannot make a memory file for evictable memory: %s (see `ulimit -n`)",
+                      strerror(base::is_error(descriptor) ? static_cast<int>(-descriptor) : ENOMEM));
+    return Status::kNoMemory;
+  }
+  partition.descriptor = static_cast<int>(descriptor);
+  return Status::kOk;
+}
+
+Status commit(Partition& partition, uint64_t bytes, bool accessible) {
+  const uint64_t before = partition.committed.load(std::memory_order_relaxed);
+  if (bytes <= before) {
+    return Status::kOk;
+  }
+  if (bytes > partition.limit) {
+    return Status::kNoMemory;
+  }
+  uint64_t after = (bytes + kCommitStep - 1) / kCommitStep * kCommitStep;
+  after = after > partition.limit ? partition.limit : after;
+  // RLIMIT_FSIZE would raise SIGXFSZ; the limit is looked at instead of tried.
+  {
+    struct { uint64_t current, maximum; } limit = {};
+    if (!base::is_error(system_call(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, nullptr, &limit)) && after > limit.current) {
+      if (bytes > limit.current) {
+        return Status::kNoMemory;
+      }
+      after = (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+    }
+  }
+  if (base::is_error(system_call(SYS_ftruncate, partition.descriptor, after))) {
+    return Status::kNoMemory;
+  }
+  const uint64_t grown = after - before;
+  const int protection = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
+  const long view = map_raw(partition.base + before, grown, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                            partition.descriptor, before);
+  const long alias = map_raw(partition.alias + before, grown, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_FIXED | MAP_NORESERVE, partition.descriptor, before);
+  if (base::is_error(view) || base::is_error(alias)) {
+    return Status::kNoMemory;
+  }
+  exclude_from_children_and_dumps(partition.base + before, grown);
+  exclude_from_children_and_dumps(partition.alias + before, grown);
+  // release: pairs with the acquire in find_offset(): whoever sees the size sees the mapping.
+  partition.committed.store(after, std::memory_order_release);
+  return Status::kOk;
+}
+
+Status add_static_region(Partition& partition, uintptr_t address, uint64_t bytes, uint64_t offset) {
+  const int count = partition.static_region_count.load(std::memory_order_relaxed);
+  if (count == kMaxStaticRegions) {
+    return Status::kNoMemory;
+  }
+  const long view = map_raw(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                            partition.descriptor, offset);
+  if (base::is_error(view)) {
+    return Status::kNoMemory;
+  }
+  exclude_from_children_and_dumps(address, bytes);
+  partition.static_regions[count] = {address, bytes, offset};
+  partition.static_region_count.store(count + 1, std::memory_order_release);
+  return Status::kOk;
+}
+
+bool find_offset(const Partition& partition, uintptr_t address, uint64_t& offset) {
+  if (address - partition.base < partition.committed.load(std::memory_order_acquire) && partition.base != 0) {
+    offset = address - partition.base;
+    return true;
+  }
+  const int count = partition.static_region_count.load(std::memory_order_acquire);
+  for (int index = 0; index < count; ++index) {
+    const StaticRegion& region = partition.static_regions[index];
+    if (address - region.address < region.bytes) {
+      offset = region.offset + (address - region.address);
+      return true;
+    }
+  }
+  return false;
+}
+
+View view_of_block(const Partition& partition, uint64_t block) {
+  uint64_t count = 1;
+  return view_of_run(partition, block, count);
+}
+
+View view_of_run(const Partition& partition, uint64_t block, uint64_t& count) {
+  const uint64_t offset = block * kBlockBytes;
+  if (const StaticRegion* region = static_region_of_offset(partition, offset)) {
+    const uint64_t left = region->bytes - (offset - region->offset);
+    const uint64_t blocks_left = (left + kBlockBytes - 1) / kBlockBytes;
+    count = count < blocks_left ? count : blocks_left;
+    const uint64_t bytes = count * kBlockBytes < left ? count * kBlockBytes : left;
+    return {region->address + (offset - region->offset), bytes};
+  }
+  // A static region ahead ends the run.
+  const int regions = partition.static_region_count.load(std::memory_order_acquire);
+  for (int index = 0; index < regions; ++index) {
+    const uint64_t first = block_of(partition.static_regions[index].offset);
+    if (first > block && first - block < count) {
+      count = first - block;
+    }
+  }
+  return {partition.base + offset, count * kBlockBytes};
+}
+
+void punch(const Partition& partition, uint64_t block, uint64_t count) {
+  const long result = system_call(SYS_fallocate, partition.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                  block * kBlockBytes, count * kBlockBytes);
+  if (base::is_error(result)) {
+    base::die("cannot give memory back to the system: %s", strerror(static_cast<int>(-result)));
+  }
+}
+
+Status populate(const Partition& partition, uint64_t block, uint64_t count) {
+  long result = 0;
+  do {
+    result = system_call(SYS_fallocate, partition.descriptor, 0, block * kBlockBytes, count * kBlockBytes);
+  } while (result == -EINTR);
+  return base::is_error(result) ? Status::kNoMemory : Status::kOk;
+}
+
+}  // namespace headroom::arena

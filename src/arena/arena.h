@@ -1,0 +1,109 @@
+// The arena: where this process's evictable memory lives.
+//
+// A range of virtual addresses, the same in every process of a node, is cut into equal partitions, one a process. The
+// memory of a partition is a memfd: no name in any file system, no dependence on the size of /dev/shm, gone with the last
+// process. The owner maps it twice: at its *view*, the addresses that the program uses and where faults are caught, and at
+// an *alias* for I/O, where they are not. A page of the memfd exists once, however often it is mapped.
+//
+// Static data of the program keeps its own addresses: its pages are moved into the partition and mapped back (a "static
+// region"), so a block's view is not always base + offset; view_of_block() knows.
+//
+// The block table has one word a block, in shared memory, changed with atomic operations only. Its fields are below;
+// which transition is made where is drawn in pager/pager.h. Who counts as resident is what the word says, never what the
+// kind of a fault suggests.
+//
+// This folder knows nothing of where blocks go when memory is short.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace headroom::arena {
+
+// 256 KiB: a fault costs 5 to 18 us at this size whatever the engine, which 40 GB/s of first touches would hide, and
+// transfers are merged over neighbouring blocks anyway; at 64 KiB sweeps lost a third, at 2 MiB small budgets lose grain.
+inline constexpr uint64_t kBlockBytes = 256 << 10;
+inline constexpr uint64_t kPageBytes = 4096;
+inline constexpr uintptr_t kArenaBase = 0x100000000000;
+inline constexpr uint64_t kPartitionBytes = uint64_t{256} << 30;
+inline constexpr uint64_t kSmallestPartitionBytes = uint64_t{1} << 30;
+inline constexpr int kMaxStaticRegions = 16;
+
+// The block word.
+using BlockWord = std::atomic<uint64_t>;
+inline constexpr uint64_t kStateMask = 7;
+enum BlockState : uint64_t {
+  kFresh = 0,     // all zero, costs nothing
+  kResident = 1,  // has physical memory
+  kReading = 2,   // has physical memory that is being filled from storage
+  kWriting = 3,   // has physical memory that is being written out
+  kStored = 4,    // only on storage
+};
+inline constexpr uint64_t kDirty = 1 << 3;        // differs from what is on storage (or was never stored)
+inline constexpr uint64_t kHasCopy = 1 << 4;      // storage has the content of the block as it was when last clean
+inline constexpr uint64_t kMapped = 1 << 5;       // the view can be read without a fault
+inline constexpr uint64_t kWritable = 1 << 6;     // the view can be written without a fault
+inline constexpr uint64_t kMarker = 1 << 7;       // read ahead and left unmapped, so that its first use moves the window on
+inline constexpr uint64_t kOutOnce = 1 << 8;      // was evicted
+inline constexpr uint64_t kOutTwice = 1 << 9;     // was evicted again
+inline constexpr uint64_t kKeep = 1 << 10;        // being written out early; stays resident when that is done
+inline constexpr uint64_t kHold = uint64_t{1} << 16;       // one hold of either kind
+inline constexpr uint64_t kHoldMask = uint64_t{0xffff} << 16;
+inline constexpr uint64_t kWriteHold = uint64_t{1} << 32;  // a hold for writing counts here too
+inline constexpr uint64_t kWriteHoldMask = uint64_t{0xffff} << 32;
+
+struct View {
+  uintptr_t address;
+  uint64_t bytes;
+};
+
+struct StaticRegion {
+  uintptr_t address;
+  uint64_t bytes;
+  uint64_t offset;  // in the partition, a multiple of kBlockBytes
+};
+
+struct Partition {
+  uintptr_t base = 0;        // view of offset 0
+  uintptr_t alias = 0;       // alias of offset 0
+  uint64_t limit = 0;        // bytes of addresses reserved
+  std::atomic<uint64_t> committed{0};  // bytes mapped so far, a multiple of kBlockBytes
+  int descriptor = -1;       // the memfd
+  BlockWord* blocks = nullptr;
+  StaticRegion static_regions[kMaxStaticRegions] = {};
+  std::atomic<int> static_region_count{0};
+};
+
+/// Reserves the addresses of partition `index` and makes its memfd and block table. kNoMemory with a message if the limits
+/// of the process (RLIMIT_AS, RLIMIT_NOFILE) do not allow even a small partition.
+base::Status open_partition(Partition& partition, int index);
+
+/// Makes at least `bytes` of the partition usable. New pages are mapped readable and writable if `accessible`, else not at
+/// all. kNoMemory (silently) when the partition is full or RLIMIT_FSIZE or RLIMIT_AS forbid it: the caller falls back.
+base::Status commit(Partition& partition, uint64_t bytes, bool accessible);
+
+/// Maps partition [offset, offset + bytes) at `address`, replacing what is there; the content must already be in the memfd.
+base::Status add_static_region(Partition& partition, uintptr_t address, uint64_t bytes, uint64_t offset);
+
+/// True if `address` is in the view of the partition or in a static region; `offset` is then where. Safe in signal handlers.
+bool find_offset(const Partition& partition, uintptr_t address, uint64_t& offset);
+
+/// The addresses at which the program sees block `block` (shorter than a block at the end of a static region).
+View view_of_block(const Partition& partition, uint64_t block);
+
+/// The view of `count` blocks from `block` on, as far as it is contiguous and of one region; `count` is lowered to that.
+View view_of_run(const Partition& partition, uint64_t block, uint64_t& count);
+
+/// Takes the physical memory of the blocks away (all mappings then have a hole there).
+void punch(const Partition& partition, uint64_t block, uint64_t count);
+
+/// Gives the blocks zero-filled physical memory where they have none. kNoMemory if the kernel refuses.
+base::Status populate(const Partition& partition, uint64_t block, uint64_t count);
+
+inline uint64_t block_of(uint64_t offset) { return offset / kBlockBytes; }
+inline uint64_t state_of(uint64_t word) { return word & kStateMask; }
+
+}  // namespace headroom::arena

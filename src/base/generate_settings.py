@@ -1,0 +1,66 @@
+"""Generates settings_table.h (C++) and docs/settings.md from settings.toml.
+
+usage: generate_settings.py cpp|markdown settings.toml OUTPUT
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+
+
+def enum_constant(choice: str) -> str:
+    return "k" + "".join(part.capitalize() for part in choice.replace("-", "_").split("_"))
+
+
+def type_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_")) + "Choice"
+
+
+def cpp(settings: list[dict]) -> str:
+    lines = ["// Generated from settings.toml; do not edit.", "#pragma once", "#include <cstdint>", "", "namespace headroom::base {", ""]
+    for setting in settings:
+        if setting["kind"] == "choice":
+            constants = ", ".join(enum_constant(choice) for choice in setting["choices"])
+            lines.append(f"enum class {type_name(setting['name'])} : int {{ {constants} }};")
+    lines += ["", "struct Settings {"]
+    for setting in settings:
+        types = {"bytes": "uint64_t", "count": "uint64_t", "path": "const char*", "text": "const char*"}
+        kind = types.get(setting["kind"], type_name(setting["name"]))
+        lines.append(f"  {kind} {setting['name']};  // {setting['meaning']}")
+    lines += ["};", "", "enum class SettingKind { kBytes, kCount, kPath, kText, kChoice };", ""]
+    lines += ["struct SettingRow {", "  const char* name;", "  const char* environment;", "  SettingKind kind;"]
+    lines += ["  const char* default_value;", "  const char* choices;  // separated by spaces", "  uint32_t offset;      // in Settings", "};", ""]
+    lines.append("inline constexpr SettingRow kSettingRows[] = {")
+    for setting in settings:
+        choices = " ".join(setting.get("choices", []))
+        kind = "k" + setting["kind"].capitalize()
+        lines.append(
+            f'    {{"{setting["name"]}", "HEADROOM_{setting["name"].upper()}", SettingKind::{kind}, '
+            f'"{setting["default"]}", "{choices}", __builtin_offsetof(Settings, {setting["name"]})}},'
+        )
+    lines += ["};", "", "}  // namespace headroom::base", ""]
+    return "\n".join(lines)
+
+
+def markdown(settings: list[dict]) -> str:
+    lines = ["# Settings", "", "Generated from `src/base/settings.toml`. Each setting is an option of `headroom run` and an environment variable;"]
+    lines += ["the option wins.", "", "| option | environment | default | meaning |", "| --- | --- | --- | --- |"]
+    for setting in settings:
+        default = setting.get("default_text") or setting["default"] or "none"
+        meaning = setting["meaning"]
+        if setting["kind"] == "choice":
+            meaning += ": " + ", ".join(f"`{choice}`" for choice in setting["choices"])
+        option = f"`--{setting['name'].replace('_', '-')}`" if setting.get("shown", True) else "(environment only)"
+        lines.append(f"| {option} | `HEADROOM_{setting['name'].upper()}` | {default} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    kind, source, output = sys.argv[1:4]
+    settings = tomllib.loads(Path(source).read_text())["setting"]
+    text = cpp(settings) if kind == "cpp" else markdown(settings)
+    Path(output).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+// System calls without the C library's wrappers around them.
+//
+// Headroom interposes read, write, mmap and others; its own uses must not meet its own wrappers, must not be cancellation
+// points and must not disturb errno of the program's thread. system_call() returns the kernel's result: -errno on error.
+// The futex helpers are for words in shared as well as in private memory.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
+
+namespace headroom::base {
+
+#if defined(__x86_64__)
+inline long system_call6(long number, long a, long b, long c, long d, long e, long f) {
+  register long r10 asm("r10") = d;
+  register long r8 asm("r8") = e;
+  register long r9 asm("r9") = f;
+  long result = number;
+  asm volatile("syscall" : "+a"(result) : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+  return result;
+}
+#elif defined(__aarch64__)
+inline long system_call6(long number, long a, long b, long c, long d, long e, long f) {
+  register long x8 asm("x8") = number;
+  register long x0 asm("x0") = a;
+  register long x1 asm("x1") = b;
+  register long x2 asm("x2") = c;
+  register long x3 asm("x3") = d;
+  register long x4 asm("x4") = e;
+  register long x5 asm("x5") = f;
+  asm volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+  return x0;
+}
+#else
+#error "Headroom supports x86-64 and AArch64"
+#endif
+
+template <typename T>
+inline long as_argument(T value) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<long>(value);
+  } else {
+    return static_cast<long>(value);
+  }
+}
+inline long as_argument(decltype(nullptr)) { return 0; }
+
+/// Any system call; missing arguments are 0. Returns -errno on error.
+template <typename... Arguments>
+inline long system_call(long number, Arguments... arguments) {
+  const long list[6] = {as_argument(arguments)...};
+  return system_call6(number, list[0], list[1], list[2], list[3], list[4], list[5]);
+}
+
+inline bool is_error(long result) { return result < 0 && result > -4096; }
+
+/// Sleeps while *word == expected, at most `timeout_ns` (negative: for ever). May return early.
+inline void futex_wait(const void* word, uint32_t expected, int64_t timeout_ns, bool shared) {
+  timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+  const int operation = FUTEX_WAIT | (shared ? 0 : FUTEX_PRIVATE_FLAG);
+  (void)system_call(SYS_futex, word, operation, expected, timeout_ns < 0 ? nullptr : &timeout, nullptr, 0);
+}
+
+inline void futex_wake(const void* word, int count, bool shared) {
+  (void)system_call(SYS_futex, word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), count, nullptr, nullptr, 0);
+}
+
+/// Zeroed private memory for tables, populated as it is used; nullptr if the addresses cannot be had. Not through mmap(), which
+/// Headroom interposes.
+inline void* reserve_memory(uint64_t bytes) {
+  constexpr int kReadWrite = 3;
+  constexpr int kPrivateAnonymousNoReserve = 0x2 | 0x20 | 0x4000;
+  const long place = system_call(SYS_mmap, 0, bytes, kReadWrite, kPrivateAnonymousNoReserve, -1, 0);
+  return is_error(place) ? nullptr : reinterpret_cast<void*>(place);
+}
+
+inline uint64_t monotonic_ns() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000U + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// A lock for the few places where program threads meet; sleeps in the kernel, allocates nothing, survives fork when the
+/// forking thread holds it (heap/fork.cc takes it around the fork).
+class FutexLock {
+ public:
+  void lock() {
+    uint32_t expected = 0;
+    // acquire: pairs with the release in unlock().
+    if (word_.compare_exchange_strong(expected, 1, std::memory_order_acquire)) {
+      return;
+    }
+    while (word_.exchange(2, std::memory_order_acquire) != 0) {
+      futex_wait(&word_, 2, -1, false);
+    }
+  }
+  void unlock() {
+    // release: pairs with the acquire in lock().
+    if (word_.exchange(0, std::memory_order_release) == 2) {
+      futex_wake(&word_, 1, false);
+    }
+  }
+  void reset() { word_.store(0, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint32_t> word_{0};
+};
+
+class LockHolder {
+ public:
+  explicit LockHolder(FutexLock& lock) : lock_(lock) { lock_.lock(); }
+  ~LockHolder() { lock_.unlock(); }
+  LockHolder(const LockHolder&) = delete;
+  LockHolder& operator=(const LockHolder&) = delete;
+
+ private:
+  FutexLock& lock_;
+};
+
+}  // namespace headroom::base

@@ -1,0 +1,97 @@
+// See excluded_callers.h.
+#include "heap/excluded_callers.h"
+
+#include <link.h>
+#include <string.h>
+
+#include <atomic>
+
+#include "base/system_calls.h"
+
+namespace headroom::heap {
+namespace {
+
+constexpr const char* kLibraryPrefixes[] = {
+    "libmpi.so",   "libmpi_abi",  "libmpich.so", "libmpi_cray",   "libmpi_intel", "libopen-",     "libpmix", "libprrte",
+    "mca_",        "libmca_",     "libucp",      "libucs",        "libuct",       "libucm",       "libfabric", "libpsm",
+    "libibverbs",  "librdmacm",   "libmlx",      "libefa",        "libhwloc",     "libevent",     "libpmi",  "libcxi",
+    "libxpmem",    "libmpl",      "libopa",      "libcoll",     "libhcoll",     "libsharp",
+};
+constexpr const char* kBindingPrefixes[] = {"libmpi_mpifh", "libmpi_usempi", "libmpi_cxx", "libmpichfort", "libmpichcxx",
+                                            "libmpifort",   "libmpicxx",     "libmpi_java", "libmpif"};
+
+CallerKind kind_of_object(const char* path) {
+  const char* slash = strrchr(path, '/');
+  const char* name = slash != nullptr ? slash + 1 : path;
+  for (const char* prefix : kBindingPrefixes) {
+    if (strncmp(name, prefix, strlen(prefix)) == 0) {
+      return CallerKind::kLanguageBinding;
+    }
+  }
+  for (const char* prefix : kLibraryPrefixes) {
+    if (strncmp(name, prefix, strlen(prefix)) == 0) {
+      return CallerKind::kMpiLibrary;
+    }
+  }
+  return CallerKind::kProgram;
+}
+
+struct Range {
+  uintptr_t begin;
+  uintptr_t end;
+  CallerKind kind;
+};
+
+// Append-only: entries are complete before the count is raised. An object that is unloaded leaves a stale range; another one
+// at the same place would be misjudged, which costs an allocation its eviction, never correctness.
+constexpr int kMaxRanges = 1024;
+Range ranges[kMaxRanges];
+std::atomic<int> range_count{0};
+base::FutexLock append_lock;
+
+struct Search {
+  uintptr_t address;
+  Range found;
+};
+
+int look_at_object(dl_phdr_info* object, size_t, void* argument) {
+  auto* search = static_cast<Search*>(argument);
+  for (int index = 0; index < object->dlpi_phnum; ++index) {
+    const ElfW(Phdr)& header = object->dlpi_phdr[index];
+    const uintptr_t begin = object->dlpi_addr + header.p_vaddr;
+    if (header.p_type == PT_LOAD && (header.p_flags & PF_X) != 0 && search->address - begin < header.p_memsz) {
+      search->found = {begin, begin + header.p_memsz, kind_of_object(object->dlpi_name)};
+      return 1;
+    }
+  }
+  return 0;
+}
+
+CallerKind look_up(uintptr_t address) {
+  Search search = {address, {0, 0, CallerKind::kProgram}};
+  if (dl_iterate_phdr(look_at_object, &search) == 0) {
+    return CallerKind::kProgram;  // code made at run time
+  }
+  base::LockHolder lock(append_lock);
+  const int count = range_count.load(std::memory_order_relaxed);
+  if (count < kMaxRanges) {
+    ranges[count] = search.found;
+    range_count.store(count + 1, std::memory_order_release);
+  }
+  return search.found.kind;
+}
+
+}  // namespace
+
+CallerKind caller_kind(const void* address) {
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  const int count = range_count.load(std::memory_order_acquire);
+  for (int index = 0; index < count; ++index) {
+    if (wanted - ranges[index].begin < ranges[index].end - ranges[index].begin) {
+      return ranges[index].kind;
+    }
+  }
+  return look_up(wanted);
+}
+
+}  // namespace headroom::heap

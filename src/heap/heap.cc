@@ -1,0 +1,177 @@
+// See heap.h.
+#include "heap/heap.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/system_calls.h"
+#include "heap/excluded_callers.h"
+#include "heap/extents.h"
+#include "pager/pager.h"
+#include "pager/thread.h"
+#include "trace/counters.h"
+
+namespace headroom::heap {
+
+using trace::Counter;
+
+size_t large_bytes = SIZE_MAX;
+thread_local int library_depth __attribute__((tls_model("initial-exec"))) = 0;
+
+namespace {
+
+base::FutexLock heap_lock;
+bool extents_open = false;
+bool trimmed = false;
+
+void* address_of(uint64_t offset) { return reinterpret_cast<void*>(pager::partition().base + offset); }
+uint64_t offset_of(const void* address) { return reinterpret_cast<uintptr_t>(address) - pager::partition().base; }
+
+/// What is kept populated for reuse goes back once memory is short. Called with the lock held.
+void trim_when_short() {
+  if (!trimmed && pager::is_armed()) {
+    trimmed = true;
+    trim_kept_extents();
+  }
+}
+
+void count_allocated(uint64_t bytes) {
+  trace::count(Counter::kAllocations);
+  trace::count(Counter::kAllocatedBytes, bytes);
+  trace::count_peak(Counter::kAllocatedBytesPeak, trace::counted(Counter::kAllocatedBytes));
+}
+
+void zero_what_is_not(const Placement& placement, uint64_t bytes) {
+  if (placement.zeroed) {
+    return;
+  }
+  auto* begin = static_cast<char*>(address_of(placement.offset));
+  char* end = begin + bytes;
+  if (!placement.inner_zeroed) {
+    memset(begin, 0, bytes);
+    return;
+  }
+  const uint64_t block = arena::kBlockBytes;
+  char* first_end = static_cast<char*>(address_of((placement.offset / block + 1) * block));
+  char* last_begin = static_cast<char*>(address_of((placement.offset + bytes - 1) / block * block));
+  if (!placement.first_block_zeroed) {
+    memset(begin, 0, static_cast<size_t>((first_end < end ? first_end : end) - begin));
+  }
+  if (!placement.last_block_zeroed && last_begin > begin) {
+    memset(last_begin, 0, static_cast<size_t>(end - last_begin));
+  }
+}
+
+base::Result<Placement> place(uint64_t bytes, uint64_t alignment) {
+  base::LockHolder lock(heap_lock);
+  if (!extents_open) {
+    if (open_extents() != base::Status::kOk) {
+      return base::Status::kNoMemory;
+    }
+    extents_open = true;
+  }
+  trim_when_short();
+  return allocate_extent(bytes, alignment);
+}
+
+}  // namespace
+
+void enable() { large_bytes = base::settings().large < 65536 ? 65536 : base::settings().large; }
+void disable_in_child() { large_bytes = SIZE_MAX; }
+
+bool belongs_in_arena(const void* caller) {
+  if (pager::on_own_thread()) {
+    return false;
+  }
+  const int saved_errno = errno;
+  bool belongs = false;
+  if (library_depth > 0 || is_excluded_caller(caller)) {
+    trace::count(Counter::kAllocationsPassed);
+  } else {
+    belongs = pager::start() == base::Status::kOk;
+  }
+  errno = saved_errno;
+  return belongs;
+}
+
+void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed) {
+  if (bytes > arena::kPartitionBytes || alignment > arena::kPartitionBytes) {
+    return nullptr;
+  }
+  const int saved_errno = errno;
+  const base::Result<Placement> placement = place(bytes, alignment);
+  errno = saved_errno;
+  if (!placement.ok()) {
+    trace::count(Counter::kAllocationsRefused);
+    return nullptr;
+  }
+  count_allocated((bytes + arena::kPageBytes - 1) / arena::kPageBytes * arena::kPageBytes);
+  if (zeroed) {
+    zero_what_is_not(placement.value, bytes);
+  }
+  return address_of(placement.value.offset);
+}
+
+uint64_t allocation_bytes(const void* address) {
+  base::LockHolder lock(heap_lock);
+  const uint64_t offset = offset_of(address);
+  return extents_open && offset % arena::kPageBytes == 0 ? extent_bytes(offset) : 0;
+}
+
+void release(void* address, uint64_t bytes, bool keep) {
+  const int saved_errno = errno;
+  {
+    base::LockHolder lock(heap_lock);
+    trim_when_short();
+    free_range(offset_of(address), bytes, keep);
+  }
+  trace::count_down(Counter::kAllocatedBytes, (bytes + arena::kPageBytes - 1) / arena::kPageBytes * arena::kPageBytes);
+  errno = saved_errno;
+}
+
+bool resize_in_place(void* address, uint64_t bytes) {
+  const int saved_errno = errno;
+  base::LockHolder lock(heap_lock);
+  const uint64_t before = extent_bytes(offset_of(address));
+  const bool resized = resize_extent(offset_of(address), bytes) == base::Status::kOk;
+  if (resized) {
+    const uint64_t after = extent_bytes(offset_of(address));
+    trace::count(Counter::kAllocatedBytes, after - before);  // modulo 2^64, so it may shrink
+    trace::count_peak(Counter::kAllocatedBytesPeak, trace::counted(Counter::kAllocatedBytes));
+  }
+  errno = saved_errno;
+  return resized;
+}
+
+void zero(void* address, uint64_t bytes) {
+  const int saved_errno = errno;
+  uint64_t first = 0;
+  uint64_t last = 0;
+  const uint64_t offset = offset_of(address);
+  {
+    base::LockHolder lock(heap_lock);
+    discard_inner(offset, bytes, first, last);
+  }
+  memset(address, 0, first - offset);
+  if (last < offset + bytes) {
+    memset(address_of(last), 0, offset + bytes - last);
+  }
+  errno = saved_errno;
+}
+
+bool owns(const void* address) {
+  const arena::Partition& partition = pager::partition();
+  return partition.base != 0 && reinterpret_cast<uintptr_t>(address) - partition.base < partition.limit;
+}
+
+bool claim_for_static_data(uint64_t bytes, uint64_t& offset) {
+  const uint64_t whole = (bytes + arena::kBlockBytes - 1) / arena::kBlockBytes * arena::kBlockBytes;
+  const base::Result<Placement> placement = place(whole, arena::kBlockBytes);
+  offset = placement.value.offset;
+  return placement.ok();
+}
+
+void lock_for_fork() { heap_lock.lock(); }
+void unlock_after_fork() { heap_lock.unlock(); }
+
+}  // namespace headroom::heap

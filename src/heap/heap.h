@@ -1,0 +1,49 @@
+// The heap: large allocations in the arena. malloc.cc (malloc and friends, C++ new through malloc) and memory_maps.cc
+// (mmap, mremap, munmap, madvise) are its two faces; small allocations stay with the C library.
+//
+// What must not be evictable never comes here: memory that the MPI library or its threads allocate for themselves (a network
+// card may have it pinned). That is told by the code that asks (excluded_callers.h) and by a per-thread depth that the MPI
+// layer keeps while it is inside the library.
+//
+// All functions are thread-safe. In a forked child nothing new comes from the arena, and freeing what does is a no-op.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace headroom::heap {
+
+/// Allocations of at least this many bytes are looked at; SIZE_MAX until enable() and in forked children.
+extern size_t large_bytes;
+
+/// How deep this thread is inside the MPI library; > 0 means that allocations are the library's.
+extern thread_local int library_depth __attribute__((tls_model("initial-exec")));
+
+/// From now on large allocations come from the arena (settings are loaded).
+void enable();
+/// No longer (in a forked child).
+void disable_in_child();
+
+/// Whether an allocation that the code at `caller` asks for belongs in the arena. Starts the pager if need be.
+bool belongs_in_arena(const void* caller);
+
+/// Allocates from the arena; nullptr if it cannot serve (the caller falls back to the C library). Alignment: a power of two.
+void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed);
+/// The size of the allocation that begins at `address`, or 0 if there is none.
+uint64_t allocation_bytes(const void* address);
+/// Frees whole pages of [address, address + bytes). `keep`: the memory may stay populated for the next allocation.
+void release(void* address, uint64_t bytes, bool keep);
+/// Changes the size in place; false if it cannot.
+bool resize_in_place(void* address, uint64_t bytes);
+/// Zeroes a range, giving whole blocks back to the system.
+void zero(void* address, uint64_t bytes);
+/// True if `address` lies in this process's part of the arena (not: static data).
+bool owns(const void* address);
+/// Takes arena space for static data that will be mapped at its own address; false if it cannot be had.
+bool claim_for_static_data(uint64_t bytes, uint64_t& offset);
+
+/// Around fork: nobody may be inside the heap.
+void lock_for_fork();
+void unlock_after_fork();
+
+}  // namespace headroom::heap

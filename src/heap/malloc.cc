@@ -1,0 +1,174 @@
+// malloc and friends. Large allocations go to the arena, everything else to the C library under its own names
+// (__libc_malloc and so on), which costs one comparison; C++ new comes here through malloc.
+#include <errno.h>
+#include <malloc.h>
+#include <string.h>
+
+#include <dlfcn.h>
+
+#include "arena/arena.h"
+#include "heap/heap.h"
+#include "pager/pager.h"
+
+#define HEADROOM_EXPORT extern "C" __attribute__((visibility("default")))
+
+extern "C" {
+void* __libc_malloc(size_t bytes);
+void* __libc_calloc(size_t count, size_t bytes);
+void* __libc_realloc(void* address, size_t bytes);
+void* __libc_memalign(size_t alignment, size_t bytes);
+void __libc_free(void* address);
+}
+
+namespace {
+
+using namespace headroom;
+
+/// From the arena, or nullptr.
+__attribute__((noinline)) void* allocate_large(size_t bytes, size_t alignment, bool zeroed, const void* caller) {
+  return heap::belongs_in_arena(caller) ? heap::allocate(bytes, alignment, zeroed) : nullptr;
+}
+
+__attribute__((noinline)) void free_large(void* address) {
+  if (heap::large_bytes == SIZE_MAX) {
+    return;  // a forked child: its copy goes with it
+  }
+  const uint64_t bytes = heap::allocation_bytes(address);
+  if (bytes == 0) {
+    static const char message[] = "headroom: free(): invalid pointer\n";
+    (void)!write(2, message, sizeof message - 1);
+    abort();
+  }
+  heap::release(address, bytes, true);
+}
+
+uint64_t child_allocation_bytes(const void* address) {
+  return heap::allocation_bytes(address);  // the tables were copied by the fork
+}
+
+__attribute__((noinline)) void* reallocate_large(void* address, size_t bytes, const void* caller) {
+  const uint64_t before = child_allocation_bytes(address);
+  const bool in_child = heap::large_bytes == SIZE_MAX;
+  if (!in_child && bytes >= heap::large_bytes && heap::resize_in_place(address, bytes)) {
+    return address;
+  }
+  void* moved = bytes >= heap::large_bytes ? allocate_large(bytes, 1, false, caller) : nullptr;
+  if (moved == nullptr) {
+    moved = __libc_malloc(bytes);
+  }
+  if (moved != nullptr) {
+    memcpy(moved, address, before < bytes ? before : bytes);
+    free_large(address);
+  }
+  return moved;
+}
+
+void* allocate_aligned(size_t alignment, size_t bytes, const void* caller) {
+  if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
+    if (void* address = allocate_large(bytes, alignment, false, caller)) {
+      return address;
+    }
+  }
+  return __libc_memalign(alignment, bytes);
+}
+
+}  // namespace
+
+HEADROOM_EXPORT void* malloc(size_t bytes) {
+  if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
+    if (void* address = allocate_large(bytes, 1, false, __builtin_return_address(0))) {
+      return address;
+    }
+  }
+  return __libc_malloc(bytes);
+}
+
+HEADROOM_EXPORT void* calloc(size_t count, size_t bytes) {
+  size_t total = 0;
+  if (__builtin_expect(!__builtin_mul_overflow(count, bytes, &total) && total >= heap::large_bytes, 0)) {
+    if (void* address = allocate_large(total, 1, true, __builtin_return_address(0))) {
+      return address;
+    }
+  }
+  return __libc_calloc(count, bytes);
+}
+
+HEADROOM_EXPORT void* realloc(void* address, size_t bytes) {
+  if (address == nullptr) {
+    if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
+      if (void* fresh = allocate_large(bytes, 1, false, __builtin_return_address(0))) {
+        return fresh;
+      }
+    }
+    return __libc_malloc(bytes);
+  }
+  if (__builtin_expect(heap::owns(address), 0)) {
+    if (bytes == 0) {
+      free_large(address);
+      return nullptr;
+    }
+    return reallocate_large(address, bytes, __builtin_return_address(0));
+  }
+  if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
+    if (void* moved = allocate_large(bytes, 1, false, __builtin_return_address(0))) {
+      const size_t before = malloc_usable_size(address);
+      memcpy(moved, address, before < bytes ? before : bytes);
+      __libc_free(address);
+      return moved;
+    }
+  }
+  return __libc_realloc(address, bytes);
+}
+
+HEADROOM_EXPORT void* reallocarray(void* address, size_t count, size_t bytes) {
+  size_t total = 0;
+  if (__builtin_mul_overflow(count, bytes, &total)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return realloc(address, total);
+}
+
+HEADROOM_EXPORT void free(void* address) {
+  if (__builtin_expect(heap::owns(address), 0)) {
+    free_large(address);
+    return;
+  }
+  __libc_free(address);
+}
+HEADROOM_EXPORT void cfree(void* address) { free(address); }
+
+HEADROOM_EXPORT int posix_memalign(void** out, size_t alignment, size_t bytes) {
+  if (alignment % sizeof(void*) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0) {
+    return EINVAL;
+  }
+  const int saved_errno = errno;
+  void* address = allocate_aligned(alignment, bytes, __builtin_return_address(0));
+  errno = saved_errno;
+  if (address == nullptr) {
+    return ENOMEM;
+  }
+  *out = address;
+  return 0;
+}
+
+HEADROOM_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
+  return allocate_aligned(alignment, bytes, __builtin_return_address(0));
+}
+HEADROOM_EXPORT void* memalign(size_t alignment, size_t bytes) {
+  return allocate_aligned(alignment, bytes, __builtin_return_address(0));
+}
+HEADROOM_EXPORT void* valloc(size_t bytes) { return allocate_aligned(arena::kPageBytes, bytes, __builtin_return_address(0)); }
+HEADROOM_EXPORT void* pvalloc(size_t bytes) {
+  const size_t whole = (bytes + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1);
+  return allocate_aligned(arena::kPageBytes, whole, __builtin_return_address(0));
+}
+
+HEADROOM_EXPORT size_t malloc_usable_size(void* address) {
+  if (heap::owns(address)) {
+    return heap::allocation_bytes(address);
+  }
+  using Function = size_t (*)(void*);
+  static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "malloc_usable_size"));
+  return real(address);
+}

@@ -1,0 +1,186 @@
+// mmap, munmap, mremap, madvise, mprotect and mlock. Large anonymous private mappings of the program come from the arena and
+// keep anonymous semantics: MADV_DONTNEED zeroes, mremap keeps the content, partial munmap works.
+//
+// Mappings that ask for something special (a fixed address, huge pages, stacks, no access) stay with the system, and so do
+// the MPI library's.
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <type_traits>
+
+#include "arena/arena.h"
+#include "base/system_calls.h"
+#include "heap/heap.h"
+#include "pager/pager.h"
+
+#define HEADROOM_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using namespace headroom;
+using base::system_call;
+
+template <typename T = int>
+T result_of(long result, T failure) {
+  if (base::is_error(result)) {
+    errno = static_cast<int>(-result);
+    return failure;
+  }
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<T>(result);
+  } else {
+    return static_cast<T>(result);
+  }
+}
+
+bool wants_plain_memory(const void* address, int protection, int flags) {
+  const int allowed = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE;
+  return address == nullptr && protection == (PROT_READ | PROT_WRITE) && (flags & MAP_PRIVATE) != 0 &&
+         (flags & MAP_ANONYMOUS) != 0 && (flags & ~allowed) == 0;
+}
+
+void* map(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset, const void* caller) {
+  if (__builtin_expect(bytes >= heap::large_bytes, 0) && wants_plain_memory(address, protection, flags) &&
+      heap::belongs_in_arena(caller)) {
+    if (void* place = heap::allocate(bytes, arena::kPageBytes, true)) {
+      return place;
+    }
+  }
+  return result_of<void*>(system_call(SYS_mmap, address, bytes, protection, flags, descriptor, offset), MAP_FAILED);
+}
+
+// Set once the program has changed access rights inside the arena; freed memory must then get its rights back.
+std::atomic<bool> rights_changed{false};
+
+uint64_t whole_pages(uint64_t bytes) { return (bytes + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1); }
+
+bool in_child() { return heap::large_bytes == SIZE_MAX; }
+
+/// Moves an arena mapping to `bytes` of new memory of the system's or the arena's.
+void* move_mapping(void* old_address, size_t old_bytes, size_t bytes, const void* caller) {
+  void* moved = map(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, caller);
+  if (moved != MAP_FAILED) {
+    memcpy(moved, old_address, old_bytes < bytes ? old_bytes : bytes);
+    if (!in_child()) {
+      heap::release(old_address, whole_pages(old_bytes), false);
+    }
+  }
+  return moved;
+}
+
+}  // namespace
+
+HEADROOM_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
+  return map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
+}
+HEADROOM_EXPORT void* mmap64(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
+  return map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
+}
+
+HEADROOM_EXPORT int munmap(void* address, size_t bytes) {
+  if (heap::owns(address)) {
+    if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0 || bytes == 0) {
+      errno = EINVAL;
+      return -1;
+    }
+    if (!in_child()) {
+      if (rights_changed.load(std::memory_order_relaxed)) {
+        (void)system_call(SYS_mprotect, address, whole_pages(bytes), PROT_READ | PROT_WRITE);
+      }
+      heap::release(address, whole_pages(bytes), false);
+    }
+    return 0;
+  }
+  return result_of(system_call(SYS_munmap, address, bytes), -1);
+}
+
+HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  void* new_address = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void*) : nullptr;
+  va_end(arguments);
+  if (!heap::owns(old_address)) {
+    return result_of<void*>(system_call(SYS_mremap, old_address, old_bytes, bytes, flags, new_address), MAP_FAILED);
+  }
+  if ((flags & ~MREMAP_MAYMOVE) != 0 || bytes == 0 || old_bytes == 0) {
+    errno = EINVAL;  // a fixed new address would leave the arena
+    return MAP_FAILED;
+  }
+  if (whole_pages(bytes) == whole_pages(old_bytes)) {
+    return old_address;
+  }
+  if (bytes < old_bytes && !in_child()) {
+    heap::release(static_cast<char*>(old_address) + whole_pages(bytes), whole_pages(old_bytes) - whole_pages(bytes), false);
+    return old_address;
+  }
+  if ((flags & MREMAP_MAYMOVE) == 0) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return move_mapping(old_address, old_bytes, bytes, __builtin_return_address(0));
+}
+
+HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
+  if (heap::owns(address) && !in_child()) {
+    switch (advice) {
+      case MADV_DONTNEED:
+      case MADV_REMOVE:
+        heap::zero(address, whole_pages(bytes));
+        return 0;
+      case MADV_FREE:
+      case MADV_DOFORK:   // the heap's own handling of fork is what keeps it right
+      case MADV_DODUMP:
+      case MADV_MERGEABLE:
+        return 0;
+      default:
+        break;
+    }
+  }
+  return result_of(system_call(SYS_madvise, address, bytes, advice), -1);
+}
+
+HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) {
+  if (heap::owns(address) && !in_child()) {
+    rights_changed.store(true, std::memory_order_relaxed);
+    // Access rights of the program's own making and the pager's must not meet: these pages stay resident from now on.
+    pager::hold(address, bytes, true);
+  }
+  return result_of(system_call(SYS_mprotect, address, bytes, protection), -1);
+}
+
+HEADROOM_EXPORT int mlock(const void* address, size_t bytes) {
+  if (pager::covers(address) && !in_child()) {
+    if (bytes > pager::largest_hold()) {
+      errno = ENOMEM;
+      return -1;
+    }
+    pager::hold(address, bytes, true);  // given back by munlock()
+    return 0;
+  }
+  return result_of(system_call(SYS_mlock, address, bytes), -1);
+}
+HEADROOM_EXPORT int mlock2(const void* address, size_t bytes, unsigned flags) {
+  if (pager::covers(address) && !in_child()) {
+    return mlock(address, bytes);
+  }
+  return result_of(system_call(SYS_mlock2, address, bytes, flags), -1);
+}
+HEADROOM_EXPORT int munlock(const void* address, size_t bytes) {
+  if (pager::covers(address) && !in_child()) {
+    pager::drop_hold(address, bytes, true);
+    return 0;
+  }
+  return result_of(system_call(SYS_munlock, address, bytes), -1);
+}
+/// mlockall() would populate the whole arena, holes and all. Locking is a promise of latency that paging cannot keep, so
+/// it is refused as the system refuses it to a process without the privilege.
+HEADROOM_EXPORT int mlockall(int flags) {
+  if (pager::is_running()) {
+    errno = EPERM;
+    return -1;
+  }
+  return result_of(system_call(SYS_mlockall, flags), -1);
+}

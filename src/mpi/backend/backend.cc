@@ -1,0 +1,259 @@
+// The backend: the interposed MPI functions, compiled once against each binary interface (the MPI library's mpi.h decides what
+// a handle, a status and a constant are; nothing else differs).
+//
+// Calls that the MPI library makes to itself pass straight through. They are told three ways, since none is right alone: the
+// caller lies in the library or a plug-in of it: inner; in a Fortran or C++ binding library: the program; elsewhere: inner
+// only if it came by a PMPI_ name while this thread is inside the library (a tool's own forwarding). User callbacks
+// (operations, attribute functions, error handlers) are the program's code and count as the program.
+//
+// A blocking call in the modes yield and turns is its nonblocking form, polled. Whether a collective takes that form is never
+// one rank's choice: it is agreed at MPI_Init for the whole job, and used on communicators whose group lies within
+// MPI_COMM_WORLD's; others (spawned, accepted, joined jobs) keep the blocking form on all sides.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/settings.h"
+#include "mpi/trampolines.h"
+
+namespace headroom::mpi {
+namespace {
+
+const CoreFunctions* core = nullptr;
+bool nonblocking_form = false;  // agreed at MPI_Init
+int form_key = MPI_KEYVAL_INVALID;
+
+constexpr int kPass = static_cast<int>(base::ModeChoice::kPass);
+
+bool is_inner(int profiled, const void* caller) {
+  if (*core->library_depth() == 0) {
+    if (!core->is_mpi_library(caller)) {
+      return false;
+    }
+  } else if (!core->is_mpi_library(caller) && !(profiled != 0 && core->is_program(caller))) {
+    return false;
+  }
+  core->count_inner();
+  return true;
+}
+
+/// While one lives, this thread is inside the library: what it allocates is the library's.
+class InsideLibrary {
+ public:
+  InsideLibrary() : depth_(*core->library_depth()) { ++depth_; }
+  ~InsideLibrary() { --depth_; }
+  InsideLibrary(const InsideLibrary&) = delete;
+  InsideLibrary& operator=(const InsideLibrary&) = delete;
+
+ private:
+  int& depth_;
+};
+
+/// The slot is given up around a call that may block and that is left to the library.
+class WithoutSlot {
+ public:
+  WithoutSlot() { core->give_slot_up(); }
+  ~WithoutSlot() { core->take_slot(); }
+  WithoutSlot(const WithoutSlot&) = delete;
+  WithoutSlot& operator=(const WithoutSlot&) = delete;
+};
+
+/// Polls until `poll` says that it is done or failed.
+template <typename Poll>
+int poll_until_done(Poll poll) {
+  alignas(16) char wait[64];
+  int done = 0;
+  int error = poll(&done);
+  if (done != 0 || error != MPI_SUCCESS) {
+    return error;
+  }
+  core->wait_begin(wait);
+  do {
+    core->wait_pause(wait);
+    error = poll(&done);
+  } while (done == 0 && error == MPI_SUCCESS);
+  core->wait_end(wait);
+  return error;
+}
+
+bool takes_nonblocking_form(MPI_Comm comm);
+int finish_collective(MPI_Request& request);
+
+#include "forwarding.inc"
+
+int finish_collective(MPI_Request& request) {
+  core->count_nonblocking_collective();
+  return poll_until_done([&](int* done) { return real.Test[1](&request, done, MPI_STATUS_IGNORE); });
+}
+
+/// Whether all of the communicator's processes were part of this MPI_COMM_WORLD; remembered on the communicator.
+bool within_world(MPI_Comm comm) {
+  int is_inter = 1;
+  if (real.Comm_test_inter[1](comm, &is_inter) != MPI_SUCCESS || is_inter != 0) {
+    return false;
+  }
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Group world = MPI_GROUP_NULL;
+  real.Comm_group[1](comm, &group);
+  real.Comm_group[1](MPI_COMM_WORLD, &world);
+  int size = 0;
+  real.Group_size[1](group, &size);
+  bool within = true;
+  for (int rank = 0; rank < size && within; ++rank) {
+    int translated = MPI_UNDEFINED;
+    real.Group_translate_ranks[1](group, 1, &rank, world, &translated);
+    within = translated != MPI_UNDEFINED;
+  }
+  real.Group_free[1](&group);
+  real.Group_free[1](&world);
+  return within;
+}
+
+bool takes_nonblocking_form(MPI_Comm comm) {
+  if (!nonblocking_form || comm == MPI_COMM_NULL) {
+    return false;
+  }
+  if (comm == MPI_COMM_WORLD) {
+    return true;
+  }
+  void* value = nullptr;
+  int found = 0;
+  real.Comm_get_attr[1](comm, form_key, &value, &found);
+  if (found == 0) {
+    value = reinterpret_cast<void*>(static_cast<intptr_t>(within_world(comm) ? 1 : 2));
+    real.Comm_set_attr[1](comm, form_key, value);
+  }
+  return reinterpret_cast<intptr_t>(value) == 1;
+}
+
+bool library_spins() {
+  // Open MPI yields by itself where its launcher knows of more ranks than cores.
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  return real.Get_library_version[1] == nullptr || real.Get_library_version[1](version, &length) != MPI_SUCCESS ||
+         strstr(version, "Open MPI") == nullptr;
+}
+
+void agree_at_init() {
+  int rank = 0;
+  int size = 1;
+  real.Comm_rank[1](MPI_COMM_WORLD, &rank);
+  real.Comm_size[1](MPI_COMM_WORLD, &size);
+  const bool spins = library_spins();
+  core->after_init(rank, size, HEADROOM_ABI_NAME, spins);
+  int wanted = (spins && core->is_oversubscribed()) || core->wait_mode() != kPass ? 1 : 0;
+  int agreed = wanted;
+  if (size > 1) {
+    real.Allreduce[1](&wanted, &agreed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  }
+  if (agreed != 0) {
+    real.Comm_create_keyval[1](MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &form_key, nullptr);
+    nonblocking_form = true;
+  }
+  core->note_nonblocking_form(agreed != 0);
+}
+
+template <int kProfiled>
+int wrap_Init(int* argc, char*** argv) {
+  if (is_inner(kProfiled, __builtin_return_address(0))) {
+    return real.Init[kProfiled](argc, argv);
+  }
+  const InsideLibrary inside;
+  core->before_init();
+  const int error = real.Init[kProfiled](argc, argv);
+  if (error == MPI_SUCCESS) {
+    agree_at_init();
+  }
+  return error;
+}
+
+template <int kProfiled>
+int wrap_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  if (is_inner(kProfiled, __builtin_return_address(0))) {
+    return real.Init_thread[kProfiled](argc, argv, required, provided);
+  }
+  const InsideLibrary inside;
+  core->before_init();
+  const int error = real.Init_thread[kProfiled](argc, argv, required, provided);
+  if (error == MPI_SUCCESS) {
+    agree_at_init();
+  }
+  return error;
+}
+
+template <int kProfiled>
+int wrap_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session) {
+  if (is_inner(kProfiled, __builtin_return_address(0))) {
+    return real.Session_init[kProfiled](info, errhandler, session);
+  }
+  const InsideLibrary inside;
+  core->before_init();
+  return real.Session_init[kProfiled](info, errhandler, session);
+}
+
+template <int kProfiled>
+int wrap_Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm* comm) {
+  const InsideLibrary inside;
+  const WithoutSlot waiting;
+  const int error = real.Comm_create_from_group[kProfiled](group, tag, info, errhandler, comm);
+  if (error == MPI_SUCCESS && nonblocking_form && *comm != MPI_COMM_NULL) {
+    // Made from a session: other members may know no MPI_COMM_WORLD, so its collectives keep the blocking form.
+    real.Comm_set_attr[1](*comm, form_key, reinterpret_cast<void*>(intptr_t{2}));
+  }
+  return error;
+}
+
+template <int kProfiled>
+int wrap_Finalize() {
+  if (is_inner(kProfiled, __builtin_return_address(0))) {
+    return real.Finalize[kProfiled]();
+  }
+  const InsideLibrary inside;
+  const WithoutSlot waiting;
+  nonblocking_form = false;
+  return real.Finalize[kProfiled]();
+}
+
+#include "point_to_point.inc"
+#include "completion.inc"
+
+template <int kProfiled>
+int wrap_Alloc_mem(MPI_Aint size, MPI_Info info, void* baseptr) {
+  void* place = is_inner(kProfiled, __builtin_return_address(0)) || size < 0
+                    ? nullptr
+                    : core->allocate(static_cast<uint64_t>(size));
+  if (place == nullptr) {
+    return real.Alloc_mem[kProfiled](size, info, baseptr);
+  }
+  memcpy(baseptr, &place, sizeof place);
+  return MPI_SUCCESS;
+}
+
+template <int kProfiled>
+int wrap_Free_mem(void* base) {
+  return core->release(base) ? MPI_SUCCESS : real.Free_mem[kProfiled](base);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void headroom_backend_init(BackendRequest* request,
+                                                                             const CoreFunctions* functions) {
+  core = functions;
+#define X(index, name)                                                                \
+  real.name[0] = reinterpret_cast<decltype(+real.name[0])>(request->real[2 * index]); \
+  real.name[1] = reinterpret_cast<decltype(+real.name[1])>(request->real[2 * index + 1]);
+  HEADROOM_SERVED_FUNCTIONS(X)
+#undef X
+#define X(index, name)                                                           \
+  if (request->real[2 * index] != nullptr) {                                     \
+    request->wrapper[2 * index] = reinterpret_cast<void*>(wrap_##name<0>);       \
+    request->wrapper[2 * index + 1] = reinterpret_cast<void*>(wrap_##name<1>);   \
+  }
+  HEADROOM_WRAPPED_FUNCTIONS(X)
+#undef X
+}
+
+}  // namespace headroom::mpi

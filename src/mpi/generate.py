@@ -1,0 +1,110 @@
+"""Generates from functions.txt what would otherwise be written 700 times.
+
+usage: generate.py functions|forwarding functions.txt OUTPUT
+
+functions     function_table.h: the list of names as a preprocessor macro, for the assembler and for C++
+forwarding    forwarding.inc: the types of all functions, and a wrapper for each `blocking` and `collective` one
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Function(NamedTuple):
+    name: str
+    kind: str
+    result: str
+    parameters: str
+
+    @property
+    def argument_names(self) -> list[str]:
+        if self.parameters == "void":
+            return []
+        return [re.search(r"(\w+)(\[[^]]*\])*$", part.strip()).group(1) for part in self.parameters.split(",")]
+
+
+def read_functions(path: str) -> list[Function]:
+    functions = []
+    for line in Path(path).read_text().splitlines():
+        if line and not line.startswith("#"):
+            functions.append(Function(*(part.strip() for part in line.split("|"))))
+    return functions
+
+
+def function_table(functions: list[Function]) -> str:
+    lines = ["/* Generated from functions.txt; do not edit. X(index, name) for every MPI function. */"]
+    lines.append(f"#define HEADROOM_FUNCTION_COUNT {len(functions)}")
+    lines.append("#define HEADROOM_FUNCTIONS(X) \\")
+    lines.append(" \\\n".join(f"  X({index}, {function.name})" for index, function in enumerate(functions)))
+    return "\n".join(lines) + "\n"
+
+
+def collective_body(function: Function, known: set[str]) -> list[str]:
+    arguments = ", ".join(function.argument_names)
+    immediate = "I" + function.name[0].lower() + function.name[1:]
+    if immediate not in known:
+        raise SystemExit(f"{function.name} has no nonblocking form {immediate}")
+    return [
+        f"  if (takes_nonblocking_form(comm) && real.{immediate}[1] != nullptr) {{",
+        "    MPI_Request request = MPI_REQUEST_NULL;",
+        f"    const int error = real.{immediate}[1]({arguments}, &request);",
+        "    return error == MPI_SUCCESS ? finish_collective(request) : error;",
+        "  }",
+    ]
+
+
+def wrapper(index: int, function: Function, known: set[str]) -> str:
+    arguments = ", ".join(function.argument_names)
+    lines = ["template <int kProfiled>", f"{function.result} wrap_{function.name}({function.parameters}) {{"]
+    lines.append("  if (is_inner(kProfiled, __builtin_return_address(0))) {")
+    lines.append(f"    return real.{function.name}[kProfiled]({arguments});")
+    lines.append("  }")
+    lines.append("  const InsideLibrary inside;")
+    if function.kind == "collective":
+        lines += collective_body(function, known)
+    lines.append("  const WithoutSlot waiting;")
+    lines.append(f"  return real.{function.name}[kProfiled]({arguments});")
+    lines.append("}")
+    return "\n".join(lines)
+
+
+def forwarding(functions: list[Function]) -> str:
+    known = {function.name for function in functions}
+    served = [f for f in functions if f.kind != "forward" or f.name in used_by_hand(functions)]
+    lines = ["// Generated from functions.txt; do not edit.", "struct RealFunctions {"]
+    # [0] is the MPI_ name as the next library in line (a tool, or libmpi) defines it, [1] libmpi's PMPI_ name.
+    lines += [f"  {f.result} (*{f.name}[2])({f.parameters});" for f in served]
+    lines += ["};", "RealFunctions real;", ""]
+    wrapped = [(index, f) for index, f in enumerate(functions) if f.kind in ("blocking", "collective")]
+    lines += [wrapper(index, f, known) + "\n" for index, f in wrapped]
+    lines.append("#define HEADROOM_SERVED_FUNCTIONS(X) \\")
+    lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f in served))
+    lines.append("")
+    lines.append("#define HEADROOM_WRAPPED_FUNCTIONS(X) \\")
+    lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f.kind != "forward"))
+    return "\n".join(lines) + "\n"
+
+
+def used_by_hand(functions: list[Function]) -> set[str]:
+    """Functions that the hand-written part calls although it does not wrap them."""
+    wanted = {"Comm_rank", "Comm_size", "Comm_group", "Group_translate_ranks", "Group_free", "Group_size", "Comm_test_inter"}
+    wanted |= {"Comm_create_keyval", "Comm_set_attr", "Comm_get_attr", "Get_library_version", "Initialized"}
+    wanted |= {"Isend", "Issend", "Irsend", "Irecv", "Isend_c", "Issend_c", "Irsend_c", "Irecv_c", "Imrecv", "Imrecv_c"}
+    wanted |= {"Isendrecv", "Type_size", "Comm_call_errhandler", "Add_error_class"}
+    for function in functions:
+        if function.kind == "collective":
+            wanted.add("I" + function.name[0].lower() + function.name[1:])
+    return wanted
+
+
+def main() -> None:
+    kind, source, output = sys.argv[1:4]
+    functions = read_functions(source)
+    text = function_table(functions) if kind == "functions" else forwarding(functions)
+    Path(output).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

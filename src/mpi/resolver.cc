@@ -1,0 +1,107 @@
+// The first MPI call: finds the MPI library, opens the backend for its binary interface, fills the table; see trampolines.h.
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "mpi/core_functions.h"
+#include "mpi/library.h"
+#include "mpi/trampolines.h"
+
+extern "C" {
+extern std::atomic<void*> headroom_mpi_table[];
+void* headroom_mpi_resolve(uint32_t entry, const void* caller);
+}
+
+namespace headroom::mpi {
+namespace {
+
+constexpr const char* kNames[kEntryCount] = {
+#define X(index, name) "MPI_" #name, "PMPI_" #name,
+    HEADROOM_FUNCTIONS(X)
+#undef X
+};
+
+std::atomic<bool> resolved{false};
+
+/// What a name that the MPI library lacks leads to. Reached only by a program that could not have run without Headroom.
+int missing_function() {
+  base::die("the program calls an MPI function that its MPI library does not have");
+}
+
+void look_up_real(BackendRequest& request, void* library) {
+  for (int entry = 0; entry < kEntryCount; ++entry) {
+    // MPI_ names as the next in line defines them: a tool preloaded after us, else the library. The handle alone is right
+    // where the library was loaded privately (mpi4py).
+    void* real = entry % 2 == 0 ? dlsym(RTLD_NEXT, kNames[entry]) : nullptr;
+    request.real[entry] = real != nullptr ? real : dlsym(library, kNames[entry]);
+  }
+}
+
+void check_forced(Abi abi, const char* path) {
+  const base::MpiChoice wanted = base::settings().mpi;
+  if (wanted != base::MpiChoice::kAuto && static_cast<int>(wanted) - 1 != static_cast<int>(abi)) {
+    char name[32];
+    base::die("--mpi %s: the program uses %s, whose binary interface is %s", base::choice_name("mpi", static_cast<int>(wanted), name, sizeof name),
+              path, abi_name(abi));
+  }
+}
+
+/// The backend lies beside this library.
+void backend_path(Abi abi, char* out, size_t bytes) {
+  Dl_info self = {};
+  dladdr(reinterpret_cast<void*>(&missing_function), &self);
+  const char* slash = strrchr(self.dli_fname, '/');
+  const int directory = slash != nullptr ? static_cast<int>(slash - self.dli_fname) : 0;
+  snprintf(out, bytes, "%.*s/libheadroom_%s.so", directory, self.dli_fname, abi_name(abi));
+}
+
+bool resolve(const void* caller) {
+  const Library library = find_library(caller);
+  if (library.abi == Abi::kNone) {
+    return false;
+  }
+  void* handle = dlopen(library.path, RTLD_NOLOAD | RTLD_LAZY);
+  if (handle == nullptr) {
+    return false;
+  }
+  check_forced(library.abi, library.path);
+  // Static: several threads may resolve at once and fill it with the same values.
+  static BackendRequest request;
+  request.library_path = library.path;
+  look_up_real(request, handle);
+  char path[1024];
+  backend_path(library.abi, path, sizeof path);
+  void* backend = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  auto* init = backend != nullptr ? reinterpret_cast<BackendInit>(dlsym(backend, kBackendInitName)) : nullptr;
+  if (init == nullptr) {
+    base::die("cannot open %s: %s; the installation is incomplete", path, dlerror());
+  }
+  init(&request, &core_functions());
+  for (int entry = 0; entry < kEntryCount; ++entry) {
+    void* target = request.wrapper[entry] != nullptr ? request.wrapper[entry] : request.real[entry];
+    headroom_mpi_table[entry].store(target != nullptr ? target : reinterpret_cast<void*>(missing_function),
+                                    std::memory_order_release);
+  }
+  resolved.store(true, std::memory_order_release);
+  return true;
+}
+
+}  // namespace
+}  // namespace headroom::mpi
+
+void* headroom_mpi_resolve(uint32_t entry, const void* caller) {
+  using namespace headroom;
+  const int saved_errno = errno;
+  if (!mpi::resolved.load(std::memory_order_acquire) && !mpi::resolve(caller)) {
+    base::die("the program calls %s, but no MPI library that Headroom knows is loaded (libmpi.so.12, libmpi.so.40, "
+              "libmpi_abi.so.1)",
+              mpi::kNames[entry]);
+  }
+  errno = saved_errno;
+  return headroom_mpi_table[entry].load(std::memory_order_acquire);
+}

@@ -1,0 +1,53 @@
+// The trampolines: every MPI_ and PMPI_ name, exported, each a jump through one table.
+//
+// Even entries of the table are MPI_ names, odd ones PMPI_ names, in the order of functions.txt. At first each entry leads
+// to the resolver; the first MPI call of the process finds the MPI library and fills the table: most entries then lead
+// straight into it (no cost but the jump), some to a wrapper in the backend built for that library's binary interface.
+//
+// The resolver keeps all argument registers and errno, takes no lock around calls of the dynamic loader (a constructor that
+// runs inside dlopen() may call MPI), and stores entries with release; a thread that loads an entry either resolves again,
+// harmlessly, or jumps to where everything is ready.
+#pragma once
+
+#include <cstdint>
+
+#include "mpi/function_table.h"
+
+namespace headroom::mpi {
+
+inline constexpr int kEntryCount = 2 * HEADROOM_FUNCTION_COUNT;
+
+/// What the preloaded library gives a backend.
+struct BackendRequest {
+  void* real[kEntryCount];     // what each name means without Headroom; nullptr if this MPI library lacks it
+  void* wrapper[kEntryCount];  // the backend fills in; nullptr = straight through
+  const char* library_path;
+};
+
+/// What a backend needs of the layers below, so that it links against nothing.
+struct CoreFunctions {
+  bool (*is_mpi_library)(const void* caller);
+  bool (*is_program)(const void* caller);
+  int* (*library_depth)();
+  int (*wait_mode)();
+  void (*wait_begin)(void* place);
+  void (*wait_pause)(void* place);
+  void (*wait_end)(void* place);
+  void (*give_slot_up)();
+  void (*take_slot)();
+  void (*polled)(bool found);
+  void (*before_init)();
+  void (*after_init)(int rank, int size, const char* abi, bool spins);
+  bool (*is_oversubscribed)();
+  void (*note_nonblocking_form)(bool on);
+  void (*count_nonblocking_collective)();
+  void (*count_inner)();
+  void* (*allocate)(uint64_t bytes);
+  bool (*release)(void* address);
+};
+
+using BackendInit = void (*)(BackendRequest* request, const CoreFunctions* core);
+
+inline constexpr const char* kBackendInitName = "headroom_backend_init";
+
+}  // namespace headroom::mpi

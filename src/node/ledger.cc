@@ -1,0 +1,60 @@
+// Reservation of memory in the node's shared ledger; see ledger.h for the invariants.
+#include "node/ledger.h"
+
+#include "base/system_calls.h"
+
+namespace headroom::node {
+
+bool reserve(Ledger& ledger, Member& member, int64_t bytes) {
+  int64_t free_now = ledger.free_bytes.load(std::memory_order_relaxed);
+  do {
+    if (free_now < bytes) {
+      return false;
+    }
+    // acq_rel: pairs with release() of the member that freed the memory, so that its punching happened before our filling.
+  } while (!ledger.free_bytes.compare_exchange_weak(free_now, free_now - bytes, std::memory_order_acq_rel,
+                                                    std::memory_order_relaxed));
+  member.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  const int64_t in_use = ledger.budget - (free_now - bytes);
+  int64_t peak = ledger.peak_reserved_bytes.load(std::memory_order_relaxed);
+  while (in_use > peak &&
+         !ledger.peak_reserved_bytes.compare_exchange_weak(peak, in_use, std::memory_order_relaxed)) {
+  }
+  return true;
+}
+
+void release(Ledger& ledger, Member& member, int64_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  member.reserved_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  // release: pairs with the acquire in reserve().
+  ledger.free_bytes.fetch_add(bytes, std::memory_order_acq_rel);
+}
+
+void record_mode(Ledger& ledger, uint32_t mode) {
+  uint32_t count = ledger.mode_changes.load(std::memory_order_acquire);
+  if (count >= kMaxModeChanges || (count > 0 && ledger.modes[count - 1].mode.load(std::memory_order_relaxed) == mode)) {
+    return;
+  }
+  if (ledger.mode_changes.compare_exchange_strong(count, count + 1, std::memory_order_acq_rel)) {
+    ledger.modes[count].mode.store(mode, std::memory_order_relaxed);
+    ledger.modes[count].at_ns.store(base::monotonic_ns() - ledger.started_ns, std::memory_order_release);
+  }
+}
+
+bool check_invariants(const Ledger& ledger) {
+  int64_t reserved = 0;
+  uint32_t slot_holders = 0;
+  for (const Member& member : ledger.members) {
+    if (member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive)) {
+      reserved += member.reserved_bytes.load(std::memory_order_relaxed);
+      slot_holders += member.has_slot.load(std::memory_order_relaxed);
+    }
+  }
+  const int64_t free_now = ledger.free_bytes.load(std::memory_order_relaxed);
+  return ledger.magic == kLedgerMagic && free_now == ledger.budget - reserved && free_now >= 0 &&
+         slot_holders == ledger.held_slots.load(std::memory_order_relaxed);
+}
+
+}  // namespace headroom::node

@@ -1,0 +1,118 @@
+// The ledger: the node's shared bookkeeping.
+//
+// One memfd, mapped by every process of the node (node/session.h passes its descriptor). It answers: how much memory may
+// be resident, who has how much of it, who computes and who waits, and what everybody has counted. It holds no pointers.
+//
+// Invariants (check_invariants() tests them):
+//   L1  free_bytes = budget - sum of reserved_bytes over members that are alive.
+//   L2  free_bytes >= 0: memory is reserved before it is populated, so that a hard limit never kills.
+//   L3  a member that is not armed has reserved everything it has allocated, so it needs no fault tracking;
+//       a member that is armed has reserved what is resident or on its way in.
+//   L4  at most `slots` members hold a slot, but for those admitted as overdue (counted).
+//
+// A dead member's claims are given back by whoever notices first (session.h); the exchange of `state` makes that once only.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "trace/counter_table.h"
+
+namespace headroom::node {
+
+inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
+inline constexpr uint32_t kLedgerVersion = 1;
+inline constexpr int kMaxMembers = 256;
+inline constexpr int kMaxModeChanges = 128;
+
+enum class MemberState : uint32_t {
+  kEmpty = 0,
+  kAlive,   // joined, process running
+  kLeaving, // ends in order; its memory is still there
+  kLeft,    // ended in order
+  kDied,    // ended without leaving; its claims were given back by another member
+};
+
+/// Where a rank stands in the scheduler; see sched/scheduler.h.
+enum class RunState : uint32_t {
+  kRunning = 0,  // computes; holds a slot when memory is short
+  kBlocked,      // waits in MPI
+  kReady,        // could go on, waits for a slot
+};
+
+struct alignas(64) Member {
+  std::atomic<uint32_t> state;       // MemberState
+  std::atomic<int32_t> pid;
+  std::atomic<int32_t> rank;         // of MPI_COMM_WORLD; -1 before MPI_Init
+  std::atomic<uint32_t> run_state;   // RunState
+  std::atomic<uint32_t> has_slot;
+  std::atomic<uint32_t> armed;       // fault tracking is on (L3)
+  std::atomic<int64_t> reserved_bytes;
+  std::atomic<int64_t> asked_bytes;  // what others would like this member to give back
+  std::atomic<uint64_t> ready_since_ns;
+  std::atomic<uint32_t> slot_bell;   // futex: a slot may be free
+  std::atomic<int32_t> remote_write_target;  // pid whose memory this process writes by cross-memory attach, or 0
+  std::atomic<uint32_t> engine;      // EngineChoice that ran, 0 = none yet
+  std::atomic<uint32_t> store;       // StoreChoice that ran, 0 = none yet
+  std::atomic<uint32_t> store_direct;  // 1 = the store bypasses the page cache
+  std::atomic<uint32_t> nonblocking_collectives;
+  std::atomic<uint64_t> counters[trace::kCounterCount];
+  char executable[64];
+  char abi[16];
+};
+
+struct ModeChange {
+  std::atomic<uint64_t> at_ns;  // since the ledger was made; 0 = unused but for the first
+  std::atomic<uint32_t> mode;   // ModeChoice
+};
+
+inline constexpr int kMaxCores = 1024;
+
+struct Ledger {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t bytes;
+  int64_t budget;
+  uint64_t started_ns;
+  uint32_t asked_slots;  // as set by the user; 0 = as many as cores
+  uint32_t quota_cores;  // what the cgroup's processor quota allows, rounded up
+  std::atomic<uint64_t> core_mask[kMaxCores / 64];  // union of the members' affinities: launchers bind ranks to cores
+  std::atomic<int64_t> free_bytes;
+  std::atomic<int64_t> peak_reserved_bytes;
+  std::atomic<uint32_t> short_memory;   // 1 once some member's allocation did not fit
+  std::atomic<uint32_t> held_slots;
+  std::atomic<uint32_t> alive;
+  std::atomic<uint32_t> singletons;     // processes that are "rank 0 of 1" although a launcher started several
+  std::atomic<uint32_t> mode_changes;
+  ModeChange modes[kMaxModeChanges];
+  Member members[kMaxMembers];
+
+  /// The cores that this job may use on the node.
+  [[nodiscard]] uint32_t cores() const {
+    uint32_t count = 0;
+    for (const auto& word : core_mask) {
+      count += static_cast<uint32_t>(__builtin_popcountll(word.load(std::memory_order_relaxed)));
+    }
+    count = count < quota_cores ? count : quota_cores;
+    return count > 0 ? count : 1;
+  }
+  [[nodiscard]] uint32_t slots() const { return asked_slots != 0 ? asked_slots : cores(); }
+};
+
+static_assert(offsetof(Ledger, members) % 64 == 0);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+/// Takes `bytes` of the budget for `member`; false (and nothing taken) if that much is not free. Thread-safe.
+bool reserve(Ledger& ledger, Member& member, int64_t bytes);
+
+/// Gives `bytes` back. Thread-safe.
+void release(Ledger& ledger, Member& member, int64_t bytes);
+
+/// Records that the node now waits in `mode` (ModeChoice), if it did not before.
+void record_mode(Ledger& ledger, uint32_t mode);
+
+/// True if L1 to L4 hold. Only meaningful while nobody changes the ledger.
+bool check_invariants(const Ledger& ledger);
+
+}  // namespace headroom::node

@@ -1,0 +1,426 @@
+// Joining, serving and leaving the node session; see session.h.
+#include "node/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/kernel_abi.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/system_calls.h"
+
+namespace headroom::node {
+namespace {
+
+using base::log_warning;
+using base::Status;
+using base::system_call;
+
+struct Address {
+  sockaddr_un socket = {};
+  socklen_t length = 0;
+};
+
+/// Process ids mean something only inside their namespace, so processes of different ones never share a session.
+uint64_t process_namespace() {
+  struct stat status = {};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+/// The abstract name of the session (index -1) or of a member's doorbell.
+Address session_address(int index) {
+  Address address;
+  address.socket.sun_family = AF_UNIX;
+  char* name = address.socket.sun_path + 1;
+  const int room = sizeof address.socket.sun_path - 1;
+  static const uint64_t name_space = process_namespace();
+  int length = snprintf(name, static_cast<size_t>(room), "headroom-%u-%llx-%.56s", getuid(),
+                        static_cast<unsigned long long>(name_space), base::settings().job);
+  if (index >= 0) {
+    length += snprintf(name + length, static_cast<size_t>(room - length), "-%d", index);
+  }
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+  return address;
+}
+
+const sockaddr* as_sockaddr(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.socket); }
+
+void send_descriptors(int connection, const int (&descriptors)[2]) {
+  char byte = 'H';
+  iovec vector = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof descriptors);
+  memcpy(CMSG_DATA(header), descriptors, sizeof descriptors);
+  (void)system_call(SYS_sendmsg, connection, &message, MSG_NOSIGNAL);
+}
+
+bool receive_descriptors(int connection, int (&descriptors)[2]) {
+  pollfd waiting = {connection, POLLIN, 0};
+  if (poll(&waiting, 1, 1000) != 1) {
+    return false;
+  }
+  char byte = 0;
+  iovec vector = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (system_call(SYS_recvmsg, connection, &message, MSG_CMSG_CLOEXEC) < 1) {
+    return false;
+  }
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof descriptors)) {
+    return false;
+  }
+  memcpy(descriptors, CMSG_DATA(header), sizeof descriptors);
+  return true;
+}
+
+bool same_user(int connection) {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == getuid();
+}
+
+Ledger* map_ledger(int descriptor) {
+  void* address = mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (address == MAP_FAILED) {
+    return nullptr;
+  }
+  madvise(address, sizeof(Ledger), MADV_DONTFORK);
+  return static_cast<Ledger*>(address);
+}
+
+/// The cgroup's processor quota in whole cores, or no limit.
+uint32_t quota_in_cores() {
+  const char* const files[] = {"/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"};
+  for (const char* path : files) {
+    char text[64] = {};
+    const long file = system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (base::is_error(file)) {
+      continue;
+    }
+    (void)system_call(SYS_read, file, text, sizeof text - 1);
+    (void)system_call(SYS_close, file);
+    const long quota = strtol(text, nullptr, 10);  // "max" and -1 mean none
+    const char* period_text = strchr(text, ' ');
+    const long period = period_text != nullptr ? strtol(period_text, nullptr, 10) : 100000;
+    if (quota > 0 && period > 0) {
+      return static_cast<uint32_t>((quota + period - 1) / period);
+    }
+  }
+  return kMaxCores;
+}
+
+void add_cores(Ledger& ledger) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    return;
+  }
+  for (int core = 0; core < kMaxCores && core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) {
+      ledger.core_mask[core / 64].fetch_or(uint64_t{1} << (core % 64), std::memory_order_relaxed);
+    }
+  }
+}
+
+// Every member keeps the ledger's descriptor so that it can hand it on.
+int ledger_descriptor = -1;
+
+bool found_session(Session& session, int listener) {
+  const long descriptor = system_call(SYS_memfd_create, "headroom-ledger", MFD_CLOEXEC);
+  if (base::is_error(descriptor) || ftruncate(static_cast<int>(descriptor), sizeof(Ledger)) != 0) {
+    return false;
+  }
+  Ledger* ledger = map_ledger(static_cast<int>(descriptor));
+  if (ledger == nullptr) {
+    return false;
+  }
+  const base::Settings& settings = base::settings();
+  ledger->budget = static_cast<int64_t>(settings.memory);
+  ledger->started_ns = base::monotonic_ns();
+  ledger->asked_slots = static_cast<uint32_t>(settings.slots);
+  ledger->quota_cores = quota_in_cores();
+  ledger->free_bytes.store(ledger->budget, std::memory_order_relaxed);
+  ledger->bytes = sizeof(Ledger);
+  ledger->version = kLedgerVersion;
+  ledger->magic = kLedgerMagic;
+  session.ledger = ledger;
+  session.listen_descriptor = listener;
+  ledger_descriptor = static_cast<int>(descriptor);
+  return true;
+}
+
+/// One try: connect to the session, or found it. False: try again.
+bool try_join(Session& session) {
+  const Address address = session_address(-1);
+  const int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connection < 0) {
+    return false;
+  }
+  if (connect(connection, as_sockaddr(address), address.length) == 0) {
+    int descriptors[2] = {-1, -1};
+    const bool received = same_user(connection) && receive_descriptors(connection, descriptors);
+    close(connection);
+    if (!received) {
+      return false;
+    }
+    session.ledger = map_ledger(descriptors[0]);
+    ledger_descriptor = descriptors[0];
+    session.listen_descriptor = descriptors[1];
+    return session.ledger != nullptr && session.ledger->magic == kLedgerMagic && session.ledger->bytes == sizeof(Ledger);
+  }
+  close(connection);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (listener < 0) {
+    return false;
+  }
+  // bind() is what decides who founds the session; the ledger is made before listen() lets anyone in.
+  if (bind(listener, as_sockaddr(address), address.length) == 0 && found_session(session, listener) &&
+      listen(listener, kMaxMembers) == 0) {
+    return true;
+  }
+  close(listener);
+  return false;
+}
+
+bool take_member_slot(Session& session) {
+  // Members that left keep their counters for the report; their places are taken again only when no fresh one is left.
+  const MemberState reusable[] = {MemberState::kEmpty, MemberState::kLeft, MemberState::kDied};
+  for (const MemberState wanted : reusable) {
+    for (int index = 0; index < kMaxMembers; ++index) {
+      Member& member = session.ledger->members[index];
+      uint32_t expected = static_cast<uint32_t>(wanted);
+      if (member.pid.load(std::memory_order_relaxed) != 0 && wanted == MemberState::kEmpty) {
+        continue;
+      }
+      if (member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kAlive),
+                                               std::memory_order_acq_rel)) {
+        session.index = index;
+        session.self = &member;
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void read_executable_name(char* out, size_t bytes) {
+  const long length = system_call(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", out, bytes - 1);
+  out[length > 0 ? length : 0] = 0;
+  if (const char* slash = strrchr(out, '/')) {
+    memmove(out, slash + 1, strlen(slash));
+  }
+}
+
+/// Gives back what `member` had claimed. Only the one who exchanged its state may call this.
+void give_back(Session& session, Member& member) {
+  Ledger& ledger = *session.ledger;
+  const int64_t reserved = member.reserved_bytes.load(std::memory_order_relaxed);
+  release(ledger, member, reserved);
+  member.remote_write_target.store(0, std::memory_order_release);
+  if (member.has_slot.exchange(0, std::memory_order_acq_rel) != 0) {
+    ledger.held_slots.fetch_sub(1, std::memory_order_acq_rel);
+  }
+  for (int index = 0; index < kMaxMembers; ++index) {
+    Member& other = ledger.members[index];
+    if (&other != &member && other.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive)) {
+      other.slot_bell.fetch_add(1, std::memory_order_release);
+      base::futex_wake(&other.slot_bell, 1, true);
+      ring(session, index);
+    }
+  }
+}
+
+}  // namespace
+
+/// A process that joined and then replaced its program by execve() joins anew; what the old program held is gone.
+static void retire_former_self(Session& session) {
+  for (Member& member : session.ledger->members) {
+    uint32_t expected = static_cast<uint32_t>(MemberState::kAlive);
+    if (&member != session.self && member.pid.load(std::memory_order_relaxed) == getpid() &&
+        member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kLeft),
+                                             std::memory_order_acq_rel)) {
+      give_back(session, member);
+      session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+}
+
+Status join_session(Session& session) {
+  for (int attempt = 0; attempt < 200 && session.ledger == nullptr; ++attempt) {
+    if (!try_join(session)) {
+      session.ledger = nullptr;
+      usleep(attempt < 20 ? 1000 : 50000);
+    }
+  }
+  if (session.ledger == nullptr) {
+    log_warning("cannot join the node session of job '%s': %s", base::settings().job, strerror(errno));
+    return Status::kUnavailable;
+  }
+  if (!take_member_slot(session)) {
+    log_warning("more than %d processes of this job on one node", kMaxMembers);
+    return Status::kUnavailable;
+  }
+  session.doorbell_descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const Address address = session_address(session.index);
+  if (session.doorbell_descriptor < 0 ||
+      bind(session.doorbell_descriptor, as_sockaddr(address), address.length) != 0) {
+    log_warning("cannot make a doorbell socket: %s", strerror(errno));
+    return Status::kUnavailable;
+  }
+  retire_former_self(session);
+  Member& self = *session.self;
+  self.pid.store(getpid(), std::memory_order_release);
+  self.rank.store(-1, std::memory_order_relaxed);
+  self.run_state.store(static_cast<uint32_t>(RunState::kRunning), std::memory_order_relaxed);
+  self.armed.store(0, std::memory_order_relaxed);
+  for (auto& counter : self.counters) {
+    counter.store(0, std::memory_order_relaxed);
+  }
+  read_executable_name(self.executable, sizeof self.executable);
+  add_cores(*session.ledger);
+  session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
+  choose_watched(session);
+  for (int index = 0; index < kMaxMembers; ++index) {  // whoever watched our successor should now watch us
+    if (index != session.index && session.ledger->members[index].state.load(std::memory_order_relaxed) ==
+                                      static_cast<uint32_t>(MemberState::kAlive)) {
+      ring(session, index);
+    }
+  }
+  return Status::kOk;
+}
+
+void serve_newcomer(Session& session) {
+  const long connection = system_call(SYS_accept4, session.listen_descriptor, nullptr, nullptr, SOCK_CLOEXEC);
+  if (base::is_error(connection)) {
+    return;  // another member was faster
+  }
+  if (same_user(static_cast<int>(connection))) {
+    send_descriptors(static_cast<int>(connection), {ledger_descriptor, session.listen_descriptor});
+  }
+  (void)system_call(SYS_close, connection);
+}
+
+void ring(const Session& session, int index) {
+  const Address address = session_address(index);
+  const char byte = 1;
+  (void)system_call(SYS_sendto, session.doorbell_descriptor, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL, &address.socket,
+                    address.length);
+}
+
+void answer_doorbell(Session& session) {
+  char bytes[64];
+  while (system_call(SYS_recvfrom, session.doorbell_descriptor, bytes, sizeof bytes, MSG_DONTWAIT, nullptr, nullptr) > 0) {
+  }
+}
+
+void choose_watched(Session& session) {
+  int next = -1;
+  for (int step = 1; step < kMaxMembers; ++step) {
+    const int index = (session.index + step) % kMaxMembers;
+    const Member& member = session.ledger->members[index];
+    const uint32_t now = member.state.load(std::memory_order_acquire);
+    const bool has_process = now == static_cast<uint32_t>(MemberState::kAlive) || now == static_cast<uint32_t>(MemberState::kLeaving);
+    if (has_process && member.pid.load(std::memory_order_relaxed) != 0) {
+      next = index;
+      break;
+    }
+  }
+  if (next == session.watched_index) {
+    return;
+  }
+  if (session.watched_descriptor >= 0) {
+    (void)system_call(SYS_close, session.watched_descriptor);
+  }
+  session.watched_index = next;
+  session.watched_descriptor = -1;
+  if (next < 0) {
+    return;
+  }
+  Member& member = session.ledger->members[next];
+  const long descriptor = system_call(SYS_pidfd_open, member.pid.load(std::memory_order_relaxed), 0);
+  if (!base::is_error(descriptor)) {
+    session.watched_descriptor = static_cast<int>(descriptor);
+  } else if (descriptor == -ESRCH) {
+    watched_ended(session);
+  }
+}
+
+void watched_ended(Session& session) {
+  Member& member = session.ledger->members[session.watched_index];
+  uint32_t leaving = static_cast<uint32_t>(MemberState::kLeaving);
+  if (member.state.compare_exchange_strong(leaving, static_cast<uint32_t>(MemberState::kLeft), std::memory_order_acq_rel)) {
+    give_back(session, member);  // only now is its memory really gone
+  }
+  uint32_t expected = static_cast<uint32_t>(MemberState::kAlive);
+  if (member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kDied),
+                                           std::memory_order_acq_rel)) {
+    const int rank = member.rank.load(std::memory_order_relaxed);
+    const int pid = member.pid.load(std::memory_order_relaxed);
+    give_back(session, member);
+    session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
+    const char* cause = "it was killed or crashed (SIGKILL from the kernel means: out of memory)";
+    if (rank >= 0) {
+      log_warning("rank %d (process %d, %s) ended without leaving MPI: %s; its memory and its turn were given back; look "
+                  "for its own message, and at `dmesg` or the batch system's log",
+                  rank, pid, member.executable, cause);
+    } else {
+      log_warning("process %d (%s) ended unexpectedly: %s; its memory was given back", pid, member.executable, cause);
+    }
+  }
+  if (session.watched_descriptor >= 0) {
+    (void)system_call(SYS_close, session.watched_descriptor);
+  }
+  session.watched_descriptor = -1;
+  session.watched_index = -1;
+  choose_watched(session);
+}
+
+bool leave_session(Session& session) {
+  Member& self = *session.self;
+  uint32_t expected = static_cast<uint32_t>(MemberState::kAlive);
+  if (!self.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kLeaving), std::memory_order_acq_rel)) {
+    return false;
+  }
+  if (self.has_slot.exchange(0, std::memory_order_acq_rel) != 0) {
+    session.ledger->held_slots.fetch_sub(1, std::memory_order_acq_rel);
+  }
+  return session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+void forget_session_in_child(Session& session) {
+  const int descriptors[] = {session.listen_descriptor, session.doorbell_descriptor, session.watched_descriptor,
+                             ledger_descriptor};
+  for (const int descriptor : descriptors) {
+    if (descriptor >= 0) {
+      (void)system_call(SYS_close, descriptor);
+    }
+  }
+  session = Session{};
+  ledger_descriptor = -1;
+}
+
+}  // namespace headroom::node

@@ -1,0 +1,58 @@
+// The node session: how the processes of a job on one node find each other and share the ledger, without a daemon and
+// without a name in any file system.
+//
+// The first process binds an abstract Unix socket named after user and job and makes the ledger; everyone who comes later
+// connects and is handed two descriptors: the ledger *and the listening socket itself*. So every member can serve
+// newcomers, the name lives exactly as long as any member does, and there is no leader whose death would matter. A peer
+// whose user id differs is refused.
+//
+// A process joins when it first needs the arena or calls MPI_Init; a shell or `sed` that merely carries a rank's environment
+// never does. What identifies a member is its index in the ledger; it is bound to a rank only by MPI itself (bind_rank).
+//
+// Each member has a doorbell (an abstract datagram socket named after its index), and watches the next living member by a
+// pidfd, so that a death is noticed at once by one process: it gives the dead member's memory and slot back and says so.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "node/ledger.h"
+
+namespace headroom::node {
+
+struct Session {
+  Ledger* ledger = nullptr;
+  Member* self = nullptr;
+  int index = -1;
+  int listen_descriptor = -1;
+  int doorbell_descriptor = -1;
+  int watched_descriptor = -1;  // pidfd of the member we watch, or -1
+  int watched_index = -1;
+};
+
+/// Joins (or founds) the session of this job. Blocks for at most about 10 s. kUnavailable if no socket can be had.
+base::Status join_session(Session& session);
+
+/// Accepts and serves one newcomer on the listening socket, if there is one. Called by the pager thread.
+void serve_newcomer(Session& session);
+
+/// Rings member `index`'s doorbell. Safe in signal handlers; never blocks.
+void ring(const Session& session, int index);
+
+/// Empties our own doorbell. Called by the pager thread when the doorbell's descriptor is readable.
+void answer_doorbell(Session& session);
+
+/// Picks the member to watch (the next one alive after us) and opens its pidfd. Called at start and after each ring.
+void choose_watched(Session& session);
+
+/// Called when the watched pidfd is readable: tells an orderly end from a death, gives a dead member's claims back.
+void watched_ended(Session& session);
+
+/// Leaves in order. The memory still exists until the process ends, so whoever watches us gives it back then. Returns true to
+/// the last member that leaves.
+bool leave_session(Session& session);
+
+/// Closes what a forked child must not keep.
+void forget_session_in_child(Session& session);
+
+}  // namespace headroom::node

@@ -1,0 +1,119 @@
+// From "memory is enough" to "memory is short"; see pager.h.
+//
+// Order matters. First the engine watches the views, so that a page that is touched for the first time from now on is
+// noticed; then the populated pages are listed (by the memfd's own map of data and holes: nothing is read, nothing faults);
+// then the reservation shrinks to what is resident. Every block that is populated counts as dirty: nobody watched it before.
+// A partly populated block is filled up with zeros, so that "resident" always means the whole block.
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "pager/state.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+
+void cover_views(uint64_t from, uint64_t to) {
+  if (from < to && state.engine->cover({state.partition->base + from, to - from}) != base::Status::kOk) {
+    base::die("the fault engine cannot watch this process's memory; try another --engine");
+  }
+}
+
+void list_resident(uint64_t first, uint64_t count) {
+  for (uint64_t block = first; block < first + count; ++block) {
+    const uint64_t word = word_of(block).load(std::memory_order_relaxed);
+    if (state_of(word) != kFresh) {
+      continue;
+    }
+    if (populate(*state.partition, block, 1) != base::Status::kOk) {
+      base::die("the kernel has no memory left; lower --memory");
+    }
+    word_of(block).fetch_or(kResident | kDirty | kMapped | kWritable, std::memory_order_acq_rel);
+    list_append(block);
+  }
+  for (uint64_t block = first; block < first + count;) {
+    uint64_t run = first + count - block;
+    const View view = view_of_run(*state.partition, block, run);
+    if (!state.engine->serves_kernel()) {
+      state.engine->map(view, true);  // sigsegv: give access back; user mode: no page may be left to a kernel access
+    }
+    block += run;
+  }
+}
+
+/// Lists the blocks of [from, to) that have a populated page.
+void list_populated(uint64_t from, uint64_t to) {
+  uint64_t at = from;
+  while (at < to) {
+    const long data = base::system_call(SYS_lseek, state.partition->descriptor, at, 3 /* SEEK_DATA */);
+    if (base::is_error(data) || static_cast<uint64_t>(data) >= to) {
+      return;
+    }
+    const long hole = base::system_call(SYS_lseek, state.partition->descriptor, data, 4 /* SEEK_HOLE */);
+    const uint64_t end = base::is_error(hole) ? to : static_cast<uint64_t>(hole);
+    const uint64_t first = block_of(static_cast<uint64_t>(data));
+    const uint64_t last = block_of((end < to ? end : to) - 1);
+    list_resident(first, last - first + 1);
+    at = (last + 1) * kBlockBytes;
+  }
+}
+
+/// Lists what the kernel may be at work on, so that no page of it is missing.
+void list_held() {
+  const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed);
+  for (uint64_t block = 0; block < committed / kBlockBytes; ++block) {
+    if ((word_of(block).load(std::memory_order_acquire) & kHoldMask) != 0) {
+      list_resident(block, 1);
+    }
+  }
+}
+
+void watch_static_region(const StaticRegion& region) {
+  if (state.engine->cover({region.address, region.bytes}) != base::Status::kOk) {
+    base::die("the fault engine cannot watch the program's static data; use --static-data off");
+  }
+}
+
+}  // namespace
+
+void cover_static_region(int index) {
+  const StaticRegion& region = state.partition->static_regions[index];
+  watch_static_region(region);
+  const uint64_t before = state.listed;
+  list_populated(region.offset, region.offset + region.bytes);
+  const auto bytes = static_cast<int64_t>((state.listed - before) * kBlockBytes);
+  // The content is there already; room for it is made by evicting, oldest first.
+  while (!node::reserve(*state.session->ledger, *state.session->self, bytes)) {
+    (void)evict(bytes);
+    (void)collect_transfers();
+  }
+}
+
+void cover_new_memory() {
+  const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed);
+  cover_views(state.covered, committed);
+  state.covered = committed;
+}
+
+void arm() {
+  if (state.armed) {
+    return;
+  }
+  cover_new_memory();
+  const int regions = state.partition->static_region_count.load(std::memory_order_relaxed);
+  for (int index = 0; index < regions; ++index) {
+    watch_static_region(state.partition->static_regions[index]);
+  }
+  list_populated(0, state.partition->committed.load(std::memory_order_relaxed));
+  list_held();
+  const auto resident = static_cast<int64_t>(state.listed * kBlockBytes);
+  node::Member& self = *state.session->self;
+  state.armed = true;
+  node::release(*state.session->ledger, self, self.reserved_bytes.load(std::memory_order_relaxed) - resident);
+  self.armed.store(1, std::memory_order_release);
+  base::log_debug("memory is short; %lld MiB resident", static_cast<long long>(resident >> 20));
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,185 @@
+// The two userfaultfd engines, and the choice of engine; see engine.h.
+//
+// Registered for missing, minor and write-protect faults. A page that UFFDIO_CONTINUE maps is writable at once unless
+// UFFDIO_CONTINUE_MODE_WP is given, and then every block that was only read would look dirty; so clean blocks are always
+// mapped with it. CONTINUE may find some pages of a range mapped already (EEXIST): it then goes on after them.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "base/kernel_abi.h"
+#include "base/log.h"
+#include "base/system_calls.h"
+#include "pager/engine.h"
+
+namespace headroom::pager {
+namespace {
+
+using arena::View;
+using base::EngineChoice;
+using base::Status;
+using base::system_call;
+
+constexpr uint64_t kFeatures = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_PAGEFAULT_FLAG_WP |
+                               UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_WP_UNPOPULATED;
+
+/// Probe order: the device (since 6.1), the system call, the system call for user mode only.
+int open_userfaultfd(bool user_mode_only) {
+  const int flags = O_CLOEXEC | O_NONBLOCK;
+  if (user_mode_only) {
+    return static_cast<int>(system_call(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY));
+  }
+  const long device = system_call(SYS_openat, AT_FDCWD, "/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+  if (!base::is_error(device)) {
+    const long descriptor = system_call(SYS_ioctl, device, USERFAULTFD_IOC_NEW, flags);
+    (void)system_call(SYS_close, device);
+    if (!base::is_error(descriptor)) {
+      return static_cast<int>(descriptor);
+    }
+  }
+  return static_cast<int>(system_call(SYS_userfaultfd, flags));
+}
+
+class UserfaultfdEngine final : public FaultEngine {
+ public:
+  bool open(bool user_mode_only) {
+    user_mode_only_ = user_mode_only;
+    descriptor_ = open_userfaultfd(user_mode_only);
+    if (descriptor_ < 0) {
+      return false;
+    }
+    uffdio_api api = {};
+    api.api = UFFD_API;
+    api.features = kFeatures;
+    if (base::is_error(system_call(SYS_ioctl, descriptor_, UFFDIO_API, &api))) {
+      close(descriptor_);  // a kernel before 6.4 lacks write-protection of unpopulated shared memory
+      return false;
+    }
+    return true;
+  }
+
+  Status cover(View view) override {
+    uffdio_register request = {};
+    request.range = {view.address, view.bytes};
+    request.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
+    const long result = system_call(SYS_ioctl, descriptor_, UFFDIO_REGISTER, &request);
+    if (base::is_error(result)) {
+      base::log_warning("userfaultfd cannot watch %llu MiB at %#lx: %s", static_cast<unsigned long long>(view.bytes >> 20),
+                        view.address, strerror(static_cast<int>(-result)));
+      return Status::kUnavailable;
+    }
+    return Status::kOk;
+  }
+
+  void map(View view, bool writable) override {
+    uint64_t done = 0;
+    bool some_present = false;
+    while (done < view.bytes) {
+      uffdio_continue request = {};
+      request.range = {view.address + done, view.bytes - done};
+      request.mode = writable ? 0 : UFFDIO_CONTINUE_MODE_WP;
+      const long result = system_call(SYS_ioctl, descriptor_, UFFDIO_CONTINUE, &request);
+      if (!base::is_error(result)) {
+        break;
+      }
+      done += request.mapped > 0 ? static_cast<uint64_t>(request.mapped) : 0;
+      if (result == -EEXIST || (result == -EAGAIN && request.mapped >= 0)) {
+        const bool exists = result == -EEXIST;
+        some_present = some_present || exists;
+        done += exists ? arena::kPageBytes : 0;
+        continue;
+      }
+      if (result == -EAGAIN) {
+        continue;
+      }
+      base::die("userfaultfd cannot map a block: %s", strerror(static_cast<int>(-result)));
+    }
+    if (writable || some_present) {
+      set_protection(view, !writable);
+    }
+  }
+
+  void protect(View view) override { set_protection(view, true); }
+  void unprotect(View view) override { set_protection(view, false); }
+  void conceal(View) override {}  // punching takes the page table entries away in all mappings
+
+  void wake(View view) override {
+    uffdio_range range = {view.address, view.bytes};
+    (void)system_call(SYS_ioctl, descriptor_, UFFDIO_WAKE, &range);
+  }
+
+  [[nodiscard]] int descriptor() const override { return descriptor_; }
+
+  int read_faults(Fault* out, int most) override {
+    uffd_msg messages[16];
+    const int room = most < 16 ? most : 16;
+    const long bytes = system_call(SYS_read, descriptor_, messages, sizeof(uffd_msg) * static_cast<size_t>(room));
+    int found = 0;
+    for (long at = 0; at < bytes; at += static_cast<long>(sizeof(uffd_msg))) {
+      const uffd_msg& message = messages[static_cast<size_t>(at) / sizeof(uffd_msg)];
+      if (message.event != UFFD_EVENT_PAGEFAULT) {
+        continue;
+      }
+      const bool write = (message.arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP)) != 0;
+      out[found++] = {static_cast<uintptr_t>(message.arg.pagefault.address), write};
+    }
+    return found;
+  }
+
+  [[nodiscard]] bool serves_kernel() const override { return !user_mode_only_; }
+  [[nodiscard]] EngineChoice kind() const override {
+    return user_mode_only_ ? EngineChoice::kUserfaultfdUser : EngineChoice::kUserfaultfd;
+  }
+
+ private:
+  void set_protection(View view, bool protect) {
+    uffdio_writeprotect request = {};
+    request.range = {view.address, view.bytes};
+    request.mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
+    long result = 0;
+    do {
+      result = system_call(SYS_ioctl, descriptor_, UFFDIO_WRITEPROTECT, &request);
+    } while (result == -EAGAIN || result == -EINTR);
+    if (base::is_error(result)) {
+      base::die("userfaultfd cannot change write protection: %s", strerror(static_cast<int>(-result)));
+    }
+  }
+
+  int descriptor_ = -1;
+  bool user_mode_only_ = false;
+};
+
+}  // namespace
+
+FaultEngine* make_userfaultfd_engine(bool user_mode_only) {
+  alignas(UserfaultfdEngine) static char places[2][sizeof(UserfaultfdEngine)];
+  auto* engine = new (places[user_mode_only ? 1 : 0]) UserfaultfdEngine;
+  return engine->open(user_mode_only) ? engine : nullptr;
+}
+
+FaultEngine* make_engine() {
+  const EngineChoice wanted = base::settings().engine;
+  const bool any = wanted == EngineChoice::kAuto;
+  FaultEngine* engine = nullptr;
+  if (any || wanted == EngineChoice::kUserfaultfd) {
+    engine = make_userfaultfd_engine(false);
+    if (engine == nullptr && !any) {
+      base::die("--engine userfaultfd: the kernel refuses it to this user; root can allow it with `sysctl "
+                "vm.unprivileged_userfaultfd=1` or by making /dev/userfaultfd readable; or use --engine auto");
+    }
+  }
+  if (engine == nullptr && (any || wanted == EngineChoice::kUserfaultfdUser)) {
+    engine = make_userfaultfd_engine(true);
+    if (engine == nullptr && !any) {
+      base::die("--engine userfaultfd-user: the kernel (5.11 or newer is needed, 6.4 for shared memory) or the container's "
+                "seccomp profile refuses it; use --engine auto");
+    }
+  }
+  return engine != nullptr ? engine : make_sigsegv_engine();
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,357 @@
+// Giving memory back: who gives way, in which order, and how a dirty block leaves without losing a write.
+//
+// A dirty block: the word goes from RESIDENT to WRITING (only if nobody holds it), the view is write-protected, then the
+// content is written out of the alias; when that is done and nothing was written or held meanwhile, the word goes to STORED
+// and the memory is punched. A write in between is caught by the protection, makes the block dirty again, and the eviction
+// of that block is given up. Blocks that are all zero are dropped without being stored; clean ones without being written.
+//
+// Who gives way: every rank that computes is entitled to an equal share of the budget, a rank that waits to nothing but a
+// floor. The one furthest above its share gives back first; it may be ourselves.
+#include <string.h>
+
+#include "base/log.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+using node::Member;
+using node::MemberState;
+using trace::Counter;
+
+constexpr int64_t kAskAtLeast = 4 << 20;
+constexpr uint64_t kAskPatienceNs = 50'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
+
+bool is_alive(const Member& member) {
+  return member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive);
+}
+
+bool is_computing(const Member& member) {
+  return member.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kRunning);
+}
+
+struct Shares {
+  int64_t computing = 1;  // number of members that compute
+  int64_t alive = 1;
+};
+
+Shares count_shares(const node::Ledger& ledger) {
+  Shares shares = {0, 0};
+  for (const Member& member : ledger.members) {
+    if (is_alive(member)) {
+      ++shares.alive;
+      shares.computing += is_computing(member) ? 1 : 0;
+    }
+  }
+  shares.alive = shares.alive > 0 ? shares.alive : 1;
+  shares.computing = shares.computing > 0 ? shares.computing : 1;
+  return shares;
+}
+
+int64_t excess_of(const node::Ledger& ledger, const Member& member, const Shares& shares) {
+  const int64_t waiting = shares.alive - shares.computing;
+  const int64_t share = (ledger.budget - waiting * kFloorBytes) / shares.computing;
+  return member.reserved_bytes.load(std::memory_order_relaxed) - (is_computing(member) ? share : kFloorBytes);
+}
+
+/// Asks the member furthest above its share, if that is not us. False if nobody else should give way.
+bool ask_another(int64_t bytes) {
+  node::Ledger& ledger = *state.session->ledger;
+  const Shares shares = count_shares(ledger);
+  int64_t most = excess_of(ledger, *state.session->self, shares);
+  most = most > 0 ? most : 0;
+  int chosen = -1;
+  for (int index = 0; index < node::kMaxMembers; ++index) {
+    const Member& member = ledger.members[index];
+    if (index == state.session->index || !is_alive(member)) {
+      continue;
+    }
+    const int64_t excess = excess_of(ledger, member, shares);
+    if (excess > most) {
+      most = excess;
+      chosen = index;
+    }
+  }
+  if (chosen < 0) {
+    return false;
+  }
+  Member& member = ledger.members[chosen];
+  const int64_t wanted = bytes > kAskAtLeast ? bytes : kAskAtLeast;
+  const int64_t asked = wanted < most ? wanted : most;
+  if (member.asked_bytes.exchange(asked, std::memory_order_acq_rel) < asked) {
+    trace::count(Counter::kRoomRequests);
+    node::ring(*state.session, chosen);
+  }
+  return true;
+}
+
+/// True if some process writes this one's memory by cross-memory attach right now (heap/system_call_wrappers.cc).
+bool is_written_remotely() {
+  const int32_t self = state.session->self->pid.load(std::memory_order_relaxed);
+  for (const Member& member : state.session->ledger->members) {
+    // seq_cst: the writer stores its target before it touches memory, we protect before we look; one of us sees the other.
+    if (member.remote_write_target.load(std::memory_order_seq_cst) == self && is_alive(member)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_all_zero(uint64_t block) {
+  const auto* words = reinterpret_cast<const uint64_t*>(state.partition->alias + block * kBlockBytes);
+  for (uint64_t index = 0; index < kBlockBytes / sizeof(uint64_t); index += 8) {
+    if ((words[index] | words[index + 1] | words[index + 2] | words[index + 3] | words[index + 4] | words[index + 5] |
+         words[index + 6] | words[index + 7]) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+uint64_t out_marks(uint64_t word) {
+  if ((word & kOutOnce) != 0 && (word & kOutTwice) == 0) {
+    trace::count(Counter::kBlocksTwiceOut);
+  }
+  return (word & kOutOnce) != 0 ? kOutTwice : kOutOnce;
+}
+
+/// Takes memory away from a block that is in state `from`, clean, and unheld; false if a holder or writer was faster.
+bool drop(uint64_t block, BlockState from, bool zero) {
+  BlockWord& word = word_of(block);
+  uint64_t before = word.load(std::memory_order_acquire);
+  uint64_t after = 0;
+  do {
+    if ((before & kHoldMask) != 0 || (before & kDirty) != 0 || state_of(before) != from) {
+      return false;
+    }
+    const bool stored = (before & kHasCopy) != 0 && !zero;
+    const uint64_t kept = before & (kOutOnce | kOutTwice);
+    after = stored ? kStored | kHasCopy | kept | out_marks(before) : kFresh | kept;
+  } while (!word.compare_exchange_weak(before, after, std::memory_order_acq_rel));
+  state.engine->conceal(view_of_block(*state.partition, block));
+  punch(*state.partition, block, 1);
+  node::release(*state.session->ledger, *state.session->self, kBlockBytes);
+  trace::count(state_of(after) == kStored ? Counter::kBlocksEvicted : Counter::kBlocksZero);
+  return true;
+}
+
+/// RESIDENT and dirty to WRITING and clean; false if held.
+bool begin_write(uint64_t block, bool keep) {
+  BlockWord& word = word_of(block);
+  uint64_t before = word.load(std::memory_order_acquire);
+  do {
+    if ((before & kHoldMask) != 0 || state_of(before) != kResident || (before & kDirty) == 0) {
+      return false;
+    }
+  } while (!word.compare_exchange_weak(
+      before, (before & ~(kStateMask | kDirty | kWritable | kHasCopy)) | kWriting | (keep ? kKeep : 0),
+      std::memory_order_acq_rel));
+  list_remove(block);
+  return true;
+}
+
+void undo_write(uint64_t block) {
+  BlockWord& word = word_of(block);
+  uint64_t before = word.load(std::memory_order_relaxed);
+  while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | kResident | kDirty | kWritable | kMapped,
+                                     std::memory_order_acq_rel)) {
+  }
+  state.engine->map(view_of_block(*state.partition, block), true);
+  list_append(block);
+  trace::count(Counter::kEvictionsGivenUp);
+}
+
+/// After write-protection: a zero block can go at once. WRITING to FRESH.
+bool drop_if_zero(uint64_t block) {
+  if (!is_all_zero(block)) {
+    return false;
+  }
+  return drop(block, kWriting, true);
+}
+
+/// Starts to write out a run of dirty blocks around `block`; returns the bytes that are gone or leaving.
+int64_t write_out(uint64_t block, bool keep) {
+  uint64_t first = block;
+  uint64_t count = 0;
+  while (count < kTransferBlocks && begin_write(block + count, keep)) {
+    ++count;
+  }
+  if (count == 0) {
+    return 0;
+  }
+  for (uint64_t done = 0; done < count;) {
+    uint64_t run = count - done;
+    state.engine->protect(view_of_run(*state.partition, first + done, run));
+    done += run;
+  }
+  if (is_written_remotely()) {
+    for (uint64_t index = 0; index < count; ++index) {
+      undo_write(first + index);
+    }
+    return 0;
+  }
+  int64_t leaving = 0;
+  while (count > 0) {
+    if (!keep && drop_if_zero(first)) {
+      leaving += kBlockBytes;
+      ++first;
+      --count;
+      continue;
+    }
+    uint64_t run = 1;
+    while (run < count && (keep || !is_all_zero(first + run))) {
+      ++run;
+    }
+    start_transfer(true, first, run);
+    if (!keep) {
+      state.leaving_bytes += static_cast<int64_t>(run * kBlockBytes);
+      leaving += static_cast<int64_t>(run * kBlockBytes);
+    }
+    first += run;
+    count -= run;
+  }
+  return leaving;
+}
+
+bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth - 8; }
+
+}  // namespace
+
+int64_t evict(int64_t bytes) {
+  int64_t leaving = 0;
+  uint64_t to_look_at = state.listed;
+  while (leaving < bytes && to_look_at-- > 0 && state.head != kNoBlock) {
+    const uint64_t block = state.head;
+    const uint64_t word = word_of(block).load(std::memory_order_acquire);
+    if ((word & kHoldMask) == 0 && (word & kDirty) == 0) {
+      list_remove(block);
+      if (drop(block, kResident, false)) {
+        trace::count(Counter::kBlocksDroppedClean);
+        leaving += kBlockBytes;
+        continue;
+      }
+      list_append(block);
+      continue;
+    }
+    if (store_is_full_of_work()) {
+      break;
+    }
+    const int64_t written = (word & kHoldMask) == 0 ? write_out(block, false) : 0;
+    if (written == 0 && state.head == block) {
+      list_remove(block);  // held: look at it again later
+      list_append(block);
+    }
+    leaving += written;
+  }
+  return leaving;
+}
+
+void make_room(int64_t bytes) {
+  const node::Ledger& ledger = *state.session->ledger;
+  const int64_t coming = ledger.free_bytes.load(std::memory_order_relaxed) + state.leaving_bytes;
+  if (coming >= bytes) {
+    return;
+  }
+  const uint64_t now = base::monotonic_ns();
+  if (state.waits_for_others && now - state.asked_at_ns < kAskPatienceNs) {
+    return;
+  }
+  if (!state.waits_for_others && ask_another(bytes - coming)) {
+    state.waits_for_others = true;
+    state.asked_at_ns = now;
+    return;
+  }
+  state.waits_for_others = false;
+  (void)evict(bytes - coming);
+}
+
+void answer_requests_for_room() {
+  const int64_t asked = state.session->self->asked_bytes.exchange(0, std::memory_order_acq_rel);
+  if (asked > 0 && state.armed) {
+    (void)evict(asked > state.leaving_bytes ? asked - state.leaving_bytes : 0);
+  }
+}
+
+void write_back_idle() {
+  if (!state.armed || !state.idle.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const base::EvictChoice policy = base::settings().evict;
+  if (policy == base::EvictChoice::kAggressive) {
+    (void)evict(INT64_MAX);
+    return;
+  }
+  if (policy == base::EvictChoice::kLazy) {
+    return;
+  }
+  // auto: write back early, so that giving way later costs nothing; drop late.
+  uint32_t block = state.head;
+  while (block != kNoBlock && state.store->in_flight() < 8) {
+    const uint32_t after = state.next[block];
+    const uint64_t word = word_of(block).load(std::memory_order_relaxed);
+    if ((word & (kDirty | kHoldMask)) == kDirty) {
+      (void)write_out(block, true);
+      block = state.head;
+      continue;
+    }
+    block = after;
+  }
+}
+
+void write_done(uint64_t first, uint64_t count, int error) {
+  if (error != 0) {
+    base::die("writing %llu KiB of memory to the storage in %s failed: %s; this memory has nowhere to go, so the run ends; "
+              "free room there or choose another directory with --storage, or raise --memory",
+              static_cast<unsigned long long>(count * kBlockBytes >> 10), base::settings().storage, strerror(error));
+  }
+  for (uint64_t block = first; block < first + count; ++block) {
+    BlockWord& word = word_of(block);
+    uint64_t before = word.load(std::memory_order_relaxed);
+    while ((before & kDirty) == 0 &&
+           !word.compare_exchange_weak(before, before | kHasCopy, std::memory_order_acq_rel)) {
+    }
+    const bool keep = (before & kKeep) != 0;
+    if (!keep) {
+      state.leaving_bytes -= kBlockBytes;
+      if (drop(block, kWriting, false)) {
+        continue;
+      }
+      trace::count(Counter::kEvictionsGivenUp);
+    }
+    before = word.load(std::memory_order_relaxed);
+    while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | kResident, std::memory_order_acq_rel)) {
+    }
+    list_append(block);
+  }
+}
+
+void discard(uint64_t first, uint64_t count) {
+  for (uint64_t block = first; block < first + count; ++block) {
+    BlockWord& word = word_of(block);
+    // What is in motion must come to rest first: the disk may still be writing into or reading from the memory.
+    while (state_of(word.load(std::memory_order_relaxed)) == kReading ||
+           state_of(word.load(std::memory_order_relaxed)) == kWriting) {
+      if (!collect_transfers()) {
+        base::futex_wait(&state.pending_count, static_cast<uint32_t>(state.pending_count), 50'000, false);
+      }
+    }
+    const uint64_t before = word.load(std::memory_order_relaxed);
+    if (state_of(before) == kFresh) {
+      continue;
+    }
+    uint64_t seen = before;
+    while (!word.compare_exchange_weak(seen, seen & (kHoldMask | kWriteHoldMask), std::memory_order_acq_rel)) {
+    }
+    trace::count(Counter::kBlocksDiscarded);
+    if (state_of(before) == kResident) {
+      list_remove(block);
+      state.engine->conceal(view_of_block(*state.partition, block));
+      punch(*state.partition, block, 1);
+      node::release(*state.session->ledger, *state.session->self, kBlockBytes);
+    }
+  }
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,294 @@
+// Serving faults: first touches, first writes, and blocks that are on storage; reading ahead of sequential readers.
+//
+// serve() makes one block accessible if that is possible at once. If not, the access becomes *pending*, and pump() retries it
+// whenever something has changed. What a fault means is decided by the block's word alone: a stray access may have put a
+// zero page under a hole, so that the kernel calls the next fault "minor".
+#include <string.h>
+
+#include "base/log.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+using trace::Counter;
+
+bool reserve_blocks(uint64_t count) {
+  return node::reserve(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes));
+}
+
+/// Room for one block that somebody waits for.
+bool take_room_for_one() {
+  if (reserve_blocks(1)) {
+    state.waits_for_others = false;
+    return true;
+  }
+  make_room(kBlockBytes);
+  return reserve_blocks(1);
+}
+
+/// Changes the bits of a word that are the pager's, keeping holds that are added meanwhile.
+void change_word(BlockWord& word, uint64_t clear, uint64_t set) {
+  uint64_t before = word.load(std::memory_order_relaxed);
+  // acq_rel: pairs with the holders' acquire in hold.cc; a holder that sees RESIDENT and MAPPED sees the mapping.
+  while (!word.compare_exchange_weak(before, (before & ~clear) | set, std::memory_order_acq_rel)) {
+  }
+}
+
+bool serve_fresh(uint64_t block, bool write) {
+  if (!take_room_for_one()) {
+    return false;
+  }
+  if (populate(*state.partition, block, 1) != base::Status::kOk) {
+    base::die("the kernel has no memory for a block although the budget allows it; lower --memory (now %lld MiB for the node)",
+              static_cast<long long>(state.session->ledger->budget >> 20));
+  }
+  list_append(block);
+  change_word(word_of(block), kStateMask | kDirty | kHasCopy | kWritable,
+              kResident | kMapped | (write ? kDirty | kWritable : 0));
+  state.engine->map(view_of_block(*state.partition, block), write);
+  trace::count(Counter::kFaultsFresh);
+  return true;
+}
+
+void extend_stream(uint64_t block);
+
+bool serve_resident(uint64_t block, bool write, uint64_t word) {
+  const View view = view_of_block(*state.partition, block);
+  if (write && (word & kMapped) != 0 && (word & kWritable) == 0) {
+    trace::count(Counter::kFaultsFirstWrite);
+    change_word(word_of(block), kMarker, kDirty | kWritable);
+    state.engine->unprotect(view);
+    return true;
+  }
+  // A dirty block may as well be mapped writable: there is nothing to learn from its next write.
+  const bool writable = write || ((word & kDirty) != 0 && state_of(word) == kResident);
+  change_word(word_of(block), kMarker, kMapped | (writable ? kDirty | kWritable : 0));
+  state.engine->map(view, writable);
+  if ((word & kMarker) != 0) {
+    extend_stream(block);
+  }
+  return true;
+}
+
+/// Starts to read `count` blocks from `first`, whose room is reserved.
+void start_read(uint64_t first, uint64_t count) {
+  for (uint64_t block = first; block < first + count; ++block) {
+    change_word(word_of(block), kStateMask | kDirty | kWritable | kMapped | kMarker, kReading);
+  }
+  start_transfer(false, first, count);
+}
+
+bool serve_stored(uint64_t block) {
+  if (can_transfer() && take_room_for_one()) {
+    start_read(block, 1);
+    extend_stream(block);
+  }
+  return false;
+}
+
+uint64_t committed_blocks() { return state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes; }
+
+/// Notes that a reader is at `block`; widens or starts its window.
+void extend_stream(uint64_t block) {
+  const uint64_t largest = base::settings().readahead / kBlockBytes;
+  Stream* stream = nullptr;
+  Stream* oldest = &state.streams[0];
+  for (Stream& candidate : state.streams) {
+    if (candidate.window != 0 && block > candidate.last && block <= candidate.next + 1) {
+      stream = &candidate;
+      break;
+    }
+    oldest = candidate.used_at < oldest->used_at ? &candidate : oldest;
+  }
+  if (stream == nullptr) {  // perhaps the beginning of one
+    *oldest = {block, block + 1, block + 1, 2, ++state.stream_clock};
+    return;
+  }
+  stream->used_at = ++state.stream_clock;
+  stream->last = block;
+  stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
+  stream->next = stream->next > block ? stream->next : block + 1;
+  const uint64_t end = block + 1 + stream->window;
+  stream->end = end < committed_blocks() ? end : committed_blocks();
+}
+
+/// How many of the blocks from `first` on can be read in one transfer.
+uint64_t stored_run(uint64_t first, uint64_t end) {
+  uint64_t count = 0;
+  while (first + count < end && count < kTransferBlocks &&
+         state_of(word_of(first + count).load(std::memory_order_relaxed)) == kStored) {
+    ++count;
+  }
+  return count;
+}
+
+/// Reads ahead as far as the streams' windows and the room allow.
+void read_ahead(Stream& stream) {
+  while (stream.next < stream.end && state.store->in_flight() < Store::kDepth / 2) {
+    const uint64_t count = stored_run(stream.next, stream.end);
+    if (count == 0) {
+      ++stream.next;
+      continue;
+    }
+    if (!reserve_blocks(count)) {
+      make_room(static_cast<int64_t>((stream.end - stream.next) * kBlockBytes));
+      if (!reserve_blocks(count)) {
+        return;  // goes on when room has come
+      }
+    }
+    const uint64_t first = stream.next;
+    stream.next += count;
+    start_read(first, count);
+    trace::count(Counter::kBytesReadAhead, count * kBlockBytes);
+    // The block in the middle of the window stays unmapped: its first use says that the reader is on its way.
+    const uint64_t middle = stream.last + 1 + stream.window / 2;
+    if (first <= middle && middle < first + count) {
+      change_word(word_of(middle), 0, kMarker);
+    }
+  }
+}
+
+bool served_now(const Pending& pending) {
+  const uint64_t word = word_of(pending.block).load(std::memory_order_relaxed);
+  return state_of(word) != kReading && serve(pending.block, pending.write);
+}
+
+void end_pending(Pending& pending) {
+  trace::count(Counter::kStorageWaitNs, base::monotonic_ns() - pending.started_ns);
+  if (pending.request != nullptr) {
+    finish(*pending.request);
+  }
+  pending.used = false;
+  --state.pending_count;
+}
+
+bool bring_now(Request& request) {
+  bool all = true;
+  for (uint64_t block = request.block; block < request.block + request.count; ++block) {
+    const uint64_t word = word_of(block).load(std::memory_order_relaxed);
+    const uint64_t wanted = kMapped | (request.write ? kWritable : 0);
+    const bool there = (state_of(word) == kResident || state_of(word) == kWriting) && (word & wanted) == wanted;
+    if (!there && (state_of(word) == kReading || !serve(block, request.write))) {
+      all = false;
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+bool serve(uint64_t block, bool write) {
+  const uint64_t word = word_of(block).load(std::memory_order_acquire);
+  switch (state_of(word)) {
+    case kFresh:
+      return serve_fresh(block, write);
+    case kResident:
+    case kWriting:
+      return serve_resident(block, write, word);
+    case kStored:
+      return serve_stored(block);
+    default:
+      return false;
+  }
+}
+
+void take_fault(uint64_t block, bool write, Request* request) {
+  trace::count(Counter::kFaults);
+  const uint64_t word = word_of(block).load(std::memory_order_relaxed);
+  const bool from_storage = state_of(word) == kStored || state_of(word) == kReading;
+  if (from_storage) {
+    trace::count(Counter::kFaultsStorage);
+  }
+  if (serve(block, write)) {
+    if (request != nullptr) {
+      finish(*request);
+    }
+    return;
+  }
+  for (Pending& pending : state.pending) {
+    if (!pending.used) {
+      pending = {true, write, from_storage, block, request, base::monotonic_ns()};
+      ++state.pending_count;
+      return;
+    }
+  }
+  // More threads wait than we keep account of: let this one fault again.
+  if (request != nullptr) {
+    finish(*request);
+  } else {
+    state.engine->wake(view_of_block(*state.partition, block));
+  }
+}
+
+void bring(Request& request) {
+  if (bring_now(request)) {
+    finish(request);
+  } else if (state.bring_count < 64) {
+    state.bring[state.bring_count++] = &request;
+  } else {
+    finish(request, base::Status::kNoMemory);  // the asker tries again
+  }
+}
+
+void read_done(uint64_t first, uint64_t count, int error) {
+  if (error != 0) {
+    base::die("reading %llu KiB back from the storage in %s failed: %s; memory that was there is lost, so the run ends; check "
+              "the disk, or choose another --storage",
+              static_cast<unsigned long long>(count * kBlockBytes >> 10), base::settings().storage, strerror(error));
+  }
+  for (uint64_t block = first; block < first + count; ++block) {
+    change_word(word_of(block), kStateMask, kResident | kHasCopy);
+    list_append(block);
+  }
+  // Accesses that wait are served first, so that a write maps its block writable at once.
+  for (Pending& pending : state.pending) {
+    if (pending.used && pending.block >= first && pending.block < first + count && served_now(pending)) {
+      end_pending(pending);
+    }
+  }
+  for (uint64_t block = first; block < first + count;) {
+    uint64_t run = 0;
+    while (block + run < first + count &&
+           (word_of(block + run).load(std::memory_order_relaxed) & (kMapped | kMarker)) == 0) {
+      ++run;
+    }
+    if (run == 0) {
+      ++block;
+      continue;
+    }
+    const View view = view_of_run(*state.partition, block, run);
+    for (uint64_t mapped = block; mapped < block + run; ++mapped) {
+      change_word(word_of(mapped), 0, kMapped);
+    }
+    state.engine->map(view, false);
+    block += run;
+  }
+}
+
+void pump() {
+  if (state.pending_count > 0) {
+    for (Pending& pending : state.pending) {
+      if (pending.used && served_now(pending)) {
+        end_pending(pending);
+      }
+    }
+  }
+  for (int index = 0; index < state.bring_count;) {
+    if (bring_now(*state.bring[index])) {
+      finish(*state.bring[index]);
+      state.bring[index] = state.bring[--state.bring_count];
+    } else {
+      ++index;
+    }
+  }
+  if (state.armed) {
+    for (Stream& stream : state.streams) {
+      read_ahead(stream);
+    }
+  }
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,100 @@
+// Holds: keeping a range resident and accessible for one transfer; see pager.h.
+//
+// A hold is added to the block's word first and the word looked at afterwards; the pager changes RESIDENT to WRITING or
+// STORED only by a compare-and-swap that finds no hold. So either the pager sees the hold, or the holder sees that the block
+// is gone and asks for it.
+#include "base/kernel_abi.h"
+#include "base/system_calls.h"
+#include "pager/requests.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+
+struct BlockRange {
+  uint64_t first;
+  uint64_t count;
+};
+
+/// The blocks of the part of [address, address + bytes) that lies in one view; `used` is how many bytes that part has.
+BlockRange blocks_of(uintptr_t address, uint64_t bytes, uint64_t& used) {
+  uint64_t offset = 0;
+  if (!find_offset(partition(), address, offset)) {
+    used = kPageBytes - address % kPageBytes;
+    used = used < bytes ? used : bytes;
+    return {0, 0};
+  }
+  uint64_t run = (offset + bytes - 1) / kBlockBytes - offset / kBlockBytes + 1;
+  const View view = view_of_run(partition(), offset / kBlockBytes, run);
+  const uint64_t inside = view.address + view.bytes - address;
+  used = inside < bytes ? inside : bytes;
+  return {offset / kBlockBytes, (offset + used - 1) / kBlockBytes - offset / kBlockBytes + 1};
+}
+
+void hold_blocks(BlockRange range, bool write) {
+  const uint64_t wanted = kMapped | (write ? kWritable : 0);
+  bool all_there = true;
+  for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+    const uint64_t amount = kHold + (write ? kWriteHold : 0);
+    const uint64_t word = word_of(block).fetch_add(amount, std::memory_order_seq_cst);
+    all_there = all_there && state_of(word) == kResident && (word & wanted) == wanted;
+  }
+  while (!all_there && is_armed()) {
+    Request request = {};
+    request.kind = RequestKind::kBring;
+    request.block = range.first;
+    request.count = range.count;
+    request.write = write;
+    perform(request);
+    all_there = request.status == base::Status::kOk;
+  }
+}
+
+}  // namespace
+
+uint64_t largest_hold() {
+  const node::Ledger& ledger = *session().ledger;
+  const uint32_t alive = ledger.alive.load(std::memory_order_relaxed);
+  const uint64_t share = static_cast<uint64_t>(ledger.budget) / (4 * (alive > 0 ? alive : 1));
+  const uint64_t most = uint64_t{16} << 20;
+  const uint64_t bytes = share < most ? share : most;
+  return bytes > kBlockBytes ? bytes / kBlockBytes * kBlockBytes : kBlockBytes;
+}
+
+void hold(const void* address, uint64_t bytes, bool write) {
+  trace::count(trace::Counter::kHolds);
+  auto at = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t end = at + bytes;
+  while (at < end) {
+    uint64_t used = 0;
+    const BlockRange range = blocks_of(at, end - at, used);
+    if (range.count > 0) {
+      hold_blocks(range, write);
+      if (!is_armed() && !engine_serves_kernel()) {
+        // The process may arm while the kernel is at work on this range; no page of it may be missing then.
+        const uintptr_t page = at & ~(kPageBytes - 1);
+        (void)base::system_call(SYS_madvise, page, at + used - page, MADV_POPULATE_WRITE);
+      }
+    }
+    at += used;
+  }
+}
+
+void drop_hold(const void* address, uint64_t bytes, bool write) {
+  auto at = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t end = at + bytes;
+  while (at < end) {
+    uint64_t used = 0;
+    const BlockRange range = blocks_of(at, end - at, used);
+    for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+      // release: what was written under the hold happened before the pager may write the block out.
+      word_of(block).fetch_sub(kHold + (write ? kWriteHold : 0), std::memory_order_release);
+    }
+    at += used;
+  }
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,298 @@
+// Starting the pager, its thread's loop, and the calls that other layers make; see pager.h.
+#include "pager/pager.h"
+
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "pager/signals.h"
+#include "pager/state.h"
+#include "pager/thread.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+
+State state;
+
+namespace detail {
+arena::Partition the_partition;
+}
+
+namespace {
+
+using base::Status;
+
+node::Session the_session;
+std::atomic<int> progress{0};  // 0 not started, 1 starting, 2 running, 3 failed
+// Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.
+base::FutexLock transition_lock;
+std::atomic<bool> armed_flag{false};
+
+void become_armed() {
+  base::LockHolder lock(transition_lock);
+  arm();
+  armed_flag.store(true, std::memory_order_release);
+}
+
+void serve_request(Request& request) {
+  switch (request.kind) {
+    case RequestKind::kFault:
+      take_fault(request.block, request.write, &request);
+      return;
+    case RequestKind::kBring:
+      bring(request);
+      return;
+    case RequestKind::kDiscard:
+      discard(request.block, request.count);
+      break;
+    case RequestKind::kGrow: {
+      const Status status = arena::commit(*state.partition, request.bytes, state.engine->kind() != base::EngineChoice::kSigsegv);
+      if (status == Status::kOk) {
+        cover_new_memory();
+      }
+      finish(request, status);
+      return;
+    }
+    case RequestKind::kAdopt:
+      cover_static_region(state.partition->static_region_count.load(std::memory_order_acquire) - 1);
+      break;
+    case RequestKind::kArm:
+      become_armed();
+      break;
+    default:
+      break;
+  }
+  finish(request);
+}
+
+void serve_engine() {
+  Fault faults[16];
+  for (;;) {
+    const int found = state.engine->read_faults(faults, 16);
+    for (int index = 0; index < found; ++index) {
+      uint64_t offset = 0;
+      if (arena::find_offset(*state.partition, faults[index].address, offset)) {
+        take_fault(arena::block_of(offset), faults[index].write, nullptr);
+      }
+    }
+    if (found < 16) {
+      return;
+    }
+  }
+}
+
+int wait_ms() {
+  if (!state.armed) {
+    return -1;
+  }
+  const bool waits_for_room = (state.pending_count > 0 || state.bring_count > 0) && state.store->in_flight() == 0;
+  return waits_for_room || state.waits_for_others ? 1 : -1;
+}
+
+int request_descriptor = -1;
+
+void* pager_thread(void*) {
+  node::Session& session = *state.session;
+  enum { kRequests, kStore, kListener, kDoorbell, kWatched, kFaults, kCount };
+  for (;;) {
+    pollfd wanted[kCount] = {};
+    const int descriptors[kCount] = {request_descriptor,          state.store->descriptor(),  session.listen_descriptor,
+                                     session.doorbell_descriptor, session.watched_descriptor, state.engine->descriptor()};
+    for (int index = 0; index < kCount; ++index) {
+      wanted[index] = {descriptors[index], POLLIN, 0};
+    }
+    const int timeout_ms = wait_ms();
+    timespec timeout = {0, timeout_ms * 1000000L};
+    (void)base::system_call(SYS_ppoll, wanted, kCount, timeout_ms < 0 ? nullptr : &timeout, nullptr, 8);
+    if (wanted[kStore].revents != 0) {
+      (void)collect_transfers();
+    }
+    if (wanted[kFaults].revents != 0) {
+      serve_engine();
+    }
+    if (wanted[kRequests].revents != 0) {
+      while (Request* request = next_request()) {
+        serve_request(*request);
+      }
+    }
+    if (wanted[kListener].revents != 0) {
+      node::serve_newcomer(session);
+    }
+    if (wanted[kDoorbell].revents != 0) {
+      node::answer_doorbell(session);
+      node::choose_watched(session);
+      if (!state.armed && session.ledger->short_memory.load(std::memory_order_acquire) != 0) {
+        become_armed();
+      }
+      answer_requests_for_room();
+    }
+    if (wanted[kWatched].revents != 0) {
+      node::watched_ended(session);
+    }
+    write_back_idle();
+    pump();
+  }
+}
+
+Status start_once() {
+  const base::Settings& settings = base::settings();
+  if (settings.memory == 0 || *settings.storage == 0) {
+    base::log_warning("started without `headroom run`: no budget and no storage are set, so memory is left to the system");
+    return Status::kUnavailable;
+  }
+  const base::Result<StoreFile> file = open_store_file();
+  if (!file.ok()) {
+    base::die("cannot use the storage directory, see above");
+  }
+  state.file = file.value;
+  state.engine = make_engine();
+  state.store = make_store(state.file);
+  if (node::join_session(the_session) != Status::kOk ||
+      arena::open_partition(detail::the_partition, the_session.index) != Status::kOk) {
+    return Status::kUnavailable;
+  }
+  state.session = &the_session;
+  state.partition = &detail::the_partition;
+  node::Member& self = *the_session.self;
+  trace::move_counters(self.counters);
+  self.engine.store(static_cast<uint32_t>(state.engine->kind()), std::memory_order_relaxed);
+  self.store.store(static_cast<uint32_t>(state.store->kind()), std::memory_order_relaxed);
+  self.store_direct.store(state.file.direct ? 1 : 0, std::memory_order_relaxed);
+  const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
+  state.next = static_cast<uint32_t*>(base::reserve_memory(blocks * sizeof(uint32_t)));
+  state.previous = static_cast<uint32_t*>(base::reserve_memory(blocks * sizeof(uint32_t)));
+  state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
+  const base::Result<int> requests = open_request_descriptor();
+  if (state.next == nullptr || state.previous == nullptr || state.room_reserved == nullptr || !requests.ok()) {
+    base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
+    return Status::kNoMemory;
+  }
+  request_descriptor = requests.value;
+  return start_thread(pager_thread, nullptr) ? Status::kOk : Status::kUnavailable;
+}
+
+void make_short() {
+  node::Ledger& ledger = *the_session.ledger;
+  if (ledger.short_memory.exchange(1, std::memory_order_acq_rel) == 0) {
+    for (int index = 0; index < node::kMaxMembers; ++index) {
+      const uint32_t alive = static_cast<uint32_t>(node::MemberState::kAlive);
+      if (index != the_session.index && ledger.members[index].state.load(std::memory_order_relaxed) == alive) {
+        node::ring(the_session, index);
+      }
+    }
+  }
+  const int64_t members = ledger.alive.load(std::memory_order_relaxed);
+  if (ledger.budget < members * kFloorBytes) {
+    base::die("--memory %lld MiB is too small for %lld processes on this node: each needs at least %lld MiB; raise it to %lld MiB "
+              "or more",
+              static_cast<long long>(ledger.budget >> 20), static_cast<long long>(members),
+              static_cast<long long>(kFloorBytes >> 20), static_cast<long long>(members * kFloorBytes >> 20));
+  }
+}
+
+}  // namespace
+
+Status start() {
+  int expected = 0;
+  if (progress.compare_exchange_strong(expected, 1, std::memory_order_acq_rel)) {
+    const Status status = start_once();
+    progress.store(status == Status::kOk ? 2 : 3, std::memory_order_release);
+    base::futex_wake(&progress, 1 << 20, false);
+    return status;
+  }
+  while (progress.load(std::memory_order_acquire) == 1) {
+    base::futex_wait(&progress, 1, -1, false);
+  }
+  return progress.load(std::memory_order_acquire) == 2 ? Status::kOk : Status::kUnavailable;
+}
+
+bool is_running() { return progress.load(std::memory_order_acquire) == 2; }
+node::Session& session() { return the_session; }
+arena::Partition& partition() { return detail::the_partition; }
+bool engine_serves_kernel() { return state.engine != nullptr && state.engine->serves_kernel(); }
+base::EngineChoice engine() { return state.engine->kind(); }
+bool is_armed() { return armed_flag.load(std::memory_order_acquire); }
+
+void claim_blocks(uint64_t count) {
+  const auto bytes = static_cast<int64_t>(count * arena::kBlockBytes);
+  {
+    base::LockHolder lock(transition_lock);
+    if (is_armed()) {
+      return;  // reserved when touched
+    }
+    if (the_session.ledger->short_memory.load(std::memory_order_acquire) == 0 &&
+        node::reserve(*the_session.ledger, *the_session.self, bytes)) {
+      return;
+    }
+  }
+  make_short();
+  Request request = {};
+  request.kind = RequestKind::kArm;
+  perform(request);
+}
+
+void discard_blocks(uint64_t block, uint64_t count) {
+  if (count == 0) {
+    return;
+  }
+  {
+    base::LockHolder lock(transition_lock);
+    if (!is_armed()) {
+      arena::punch(detail::the_partition, block, count);
+      trace::count(trace::Counter::kBlocksDiscarded, count);
+      return;
+    }
+  }
+  Request request = {};
+  request.kind = RequestKind::kDiscard;
+  request.block = block;
+  request.count = count;
+  perform(request);
+}
+
+void unclaim_blocks(uint64_t count) {
+  base::LockHolder lock(transition_lock);
+  if (!is_armed()) {
+    node::release(*the_session.ledger, *the_session.self, static_cast<int64_t>(count * arena::kBlockBytes));
+  }
+}
+
+Status grow(uint64_t bytes) {
+  {
+    base::LockHolder lock(transition_lock);
+    if (bytes <= detail::the_partition.committed.load(std::memory_order_relaxed)) {
+      return Status::kOk;
+    }
+    if (!is_armed()) {
+      return arena::commit(detail::the_partition, bytes, true);
+    }
+  }
+  Request request = {};
+  request.kind = RequestKind::kGrow;
+  request.bytes = bytes;
+  perform(request);
+  return request.status;
+}
+
+Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset) {
+  base::LockHolder lock(transition_lock);
+  const Status status = arena::add_static_region(detail::the_partition, address, bytes, offset);
+  if (status == Status::kOk && is_armed()) {
+    Request request = {};
+    request.kind = RequestKind::kAdopt;
+    perform(request);
+  }
+  return status;
+}
+
+void set_idle(bool idle) {
+  if (state.idle.exchange(idle, std::memory_order_relaxed) != idle && idle && is_armed() &&
+      base::settings().evict != base::EvictChoice::kLazy) {
+    nudge();
+  }
+}
+
+void stop() { progress.store(3, std::memory_order_release); }
+
+}  // namespace headroom::pager

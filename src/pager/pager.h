@@ -1,0 +1,108 @@
+// The pager: keeps the blocks of this process's partition within the node's budget.
+//
+// One thread of Headroom's own in each process (the pager thread) does everything: it reads the faults that an engine
+// catches, moves blocks between memory and the store, hands memory to other ranks when asked, and serves newcomers to the
+// node session. Program threads only wait for it, so a block's state has one writer and needs no lock; holds alone are
+// added and taken away by program threads, in the same word, atomically.
+//
+// While memory is enough the pager does nothing at all: no registration, no protection, no faults. The node becomes *short*
+// when some process's allocation does not fit what the budget has free. Then each process *arms*: its views are given to
+// the fault engine, its populated blocks are listed, and its reservation shrinks from what it allocated to what it has
+// resident (arming.cc).
+//
+//   state of a block, and who makes each transition:
+//
+//                 first touch (fault.cc: serve)
+//      FRESH ────────────────────────────────────► RESIDENT ◄─────────────────────────┐
+//        ▲  ▲                                       │    │ ▲                          │
+//        │  └── evicted clean and never stored,     │    │ └── written or held        │ read done
+//        │      or all zero (eviction.cc: drop) ────┘    │     meanwhile (given up)   │ (fault.cc:
+//        │                                               │           │                │  read_done)
+//        │ discard()                evicted dirty        ▼           │                │
+//        │ from any state           (eviction.cc) ──► WRITING ───────┘             READING
+//        │                                               │ write done, still clean    ▲
+//        │            evicted clean, copy on storage     ▼                            │ fault or read-ahead
+//        └──────────────────────────────────────────── STORED ────────────────────────┘ (fault.cc: start_read)
+//
+// Invariants (check_invariants()):
+//   P1  a block that is RESIDENT, READING or WRITING has been reserved in the ledger, once.
+//   P2  a block with a hold is RESIDENT and mapped, or its holder is waiting for the pager.
+//   P3  a block that is clean (not DIRTY) has a copy on storage or is all zero.
+//   P4  WRITABLE implies DIRTY: a clean block's view is write-protected, so the first write is seen.
+#pragma once
+
+#include <cstdint>
+
+#include "arena/arena.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "node/session.h"
+
+namespace headroom::pager {
+
+/// Joins the node session, opens the partition and starts the pager thread; once a process, any thread may call it and all
+/// wait for the first. kUnavailable or kNoMemory if this process cannot have evictable memory (said once).
+base::Status start();
+
+/// True once start() has succeeded in this process (false in a forked child).
+bool is_running();
+
+node::Session& session();
+arena::Partition& partition();
+
+/// True if [address, ...) lies in this process's evictable memory. Safe in signal handlers, a few ns when it does not.
+inline bool covers(const void* address);
+
+/// Whether the engine lets the kernel touch absent memory (userfaultfd without restriction).
+bool engine_serves_kernel();
+base::EngineChoice engine();
+
+/// Whether faults are tracked now.
+bool is_armed();
+
+/// Claims budget for `count` more blocks that allocations will use. While memory is enough this reserves them; the call
+/// that does not fit makes the node short and arms this process.
+void claim_blocks(uint64_t count);
+
+/// Gives the claim on `count` blocks back, after their content was discarded (while memory is enough; later the reservation
+/// follows what is resident).
+void unclaim_blocks(uint64_t count);
+
+/// The blocks' content is given up: they become fresh and their memory is free. Nothing is moved.
+void discard_blocks(uint64_t block, uint64_t count);
+
+/// Makes the partition at least `bytes` long.
+base::Status grow(uint64_t bytes);
+
+/// Maps partition [offset, offset + bytes) at `address`, replacing what is there; the content must be in the memfd already.
+base::Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset);
+
+/// Keeps [address, address + bytes) resident and accessible, for reading or for writing, until the matching drop_hold().
+/// Addresses outside the partition are ignored. The caller keeps holds small (see largest_hold()).
+void hold(const void* address, uint64_t bytes, bool write);
+void drop_hold(const void* address, uint64_t bytes, bool write);
+
+/// The largest range that a caller should hold at one time, in bytes.
+uint64_t largest_hold();
+
+/// The rank blocks in MPI without a slot (true) or goes on (false); eviction follows (policy `evict`).
+void set_idle(bool idle);
+
+/// Called around fork() in the parent; see fork.cc.
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
+
+/// Called at the orderly end of the process.
+void stop();
+
+namespace detail {
+extern arena::Partition the_partition;
+}
+inline bool covers(const void* address) {
+  uint64_t offset = 0;
+  return detail::the_partition.base != 0 &&
+         arena::find_offset(detail::the_partition, reinterpret_cast<uintptr_t>(address), offset);
+}
+
+}  // namespace headroom::pager

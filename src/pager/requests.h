@@ -1,0 +1,56 @@
+// Requests of program threads to the pager thread.
+//
+// A request lives on the asking thread's stack; its address is put into a fixed array of slots, the pager thread is woken by
+// an eventfd, and the asker sleeps on the request's futex until it is done. Nothing is allocated and no lock is taken, so a
+// SIGSEGV handler may ask. The pager may answer later (a fault that waits for storage) and serve others meanwhile.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/status.h"
+#include "pager/pager.h"
+
+namespace headroom::pager {
+
+enum class RequestKind : uint32_t {
+  kFault,     // make `block` accessible (for writing if `write`)
+  kBring,     // the same for `count` blocks that the asker holds; counts no fault
+  kDiscard,   // give up the content of `count` blocks from `block`
+  kGrow,      // make the partition `bytes` long
+  kAdopt,     // watch the newest static region
+  kArm,       // become armed
+  kFork,      // prepare for a fork
+  kForkDone,  // the fork happened; `bytes` carries the child's fault descriptor, or -1
+};
+
+struct Request {
+  RequestKind kind;
+  bool write;
+  uint64_t block;
+  uint64_t count;
+  uint64_t bytes;
+  base::Status status;
+  uint64_t started_ns;
+  std::atomic<uint32_t> done;  // futex
+};
+
+/// Hands the request to the pager thread and waits until it is done. Async-signal-safe.
+void perform(Request& request);
+
+/// Hands over without waiting; for requests in static memory only.
+void post(Request& request);
+
+/// For the pager thread: the next request, or nullptr.
+Request* next_request();
+
+/// For the pager thread: ends a request and wakes its asker.
+void finish(Request& request, base::Status status = base::Status::kOk);
+
+/// Makes the eventfd; its descriptor is readable when requests wait.
+base::Result<int> open_request_descriptor();
+
+/// Wakes the pager thread.
+void nudge();
+
+}  // namespace headroom::pager

@@ -1,0 +1,73 @@
+// See signals.h.
+#include "pager/signals.h"
+
+#include <string.h>
+
+#include <atomic>
+
+#include "base/system_calls.h"
+
+namespace headroom::pager {
+namespace {
+
+
+
+struct sigaction program_action = {};
+base::FutexLock program_action_lock;
+std::atomic<bool> installed{false};
+
+void fall_back_to_default(int number) {
+  signal(number, SIG_DFL);  // NOLINT: the interposed signal() passes SIG_DFL on when told to by us
+}
+
+void on_fault(int number, siginfo_t* info, void* context) {
+  if (serve_signal_fault(*info, context)) {
+    return;
+  }
+  const struct sigaction action = program_action;
+  if ((action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction != nullptr) {
+    action.sa_sigaction(number, info, context);
+    return;
+  }
+  if (action.sa_handler == SIG_IGN && info->si_code <= 0) {
+    return;
+  }
+  if (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN) {
+    action.sa_handler(number);
+    return;
+  }
+  installed.store(false, std::memory_order_release);
+  fall_back_to_default(number);  // the access is repeated and ends the process as it would have
+}
+
+}  // namespace
+
+bool fault_handler_installed() { return installed.load(std::memory_order_acquire); }
+
+void install_fault_handler() {
+  base::LockHolder lock(program_action_lock);
+  if (installed.load(std::memory_order_relaxed)) {
+    return;
+  }
+  struct sigaction ours = {};
+  ours.sa_sigaction = on_fault;
+  // On the alternate stack where the program has one: a fault by stack overflow must still reach the program's handler.
+  // NODEFER: a fault inside the program's own SIGSEGV handler must still be served.
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigemptyset(&ours.sa_mask);
+  sigaction(SIGSEGV, &ours, &program_action);  // not yet installed: the interposed function passes through
+  installed.store(true, std::memory_order_release);
+}
+
+void exchange_program_action(const struct sigaction* action, struct sigaction* old) {
+  base::LockHolder lock(program_action_lock);
+  const struct sigaction before = program_action;
+  if (action != nullptr) {
+    program_action = *action;
+  }
+  if (old != nullptr) {
+    *old = before;
+  }
+}
+
+}  // namespace headroom::pager

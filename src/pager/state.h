@@ -1,0 +1,112 @@
+// What the pager thread knows. Private to src/pager; touched by the pager thread alone unless a line says otherwise.
+//
+// The list of resident blocks is in the order in which they were loaded; the eviction takes from its head (eviction.cc). It
+// is kept in two arrays of block numbers, reserved for the whole partition and populated as far as they are used.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "arena/arena.h"
+#include "base/system_calls.h"
+#include "node/session.h"
+#include "pager/engine.h"
+#include "pager/requests.h"
+#include "pager/store.h"
+
+namespace headroom::pager {
+
+inline constexpr uint32_t kNoBlock = UINT32_MAX;
+inline constexpr int kMaxPending = 512;
+inline constexpr int kStreams = 8;
+inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
+inline constexpr int64_t kFloorBytes = 4 << 20;  // what a rank may always keep, so that it makes progress
+
+/// An access that waits for storage or for room.
+struct Pending {
+  bool used;
+  bool write;
+  bool from_storage;
+  uint64_t block;
+  Request* request;  // nullptr: a thread stopped by userfaultfd
+  uint64_t started_ns;
+};
+
+/// A sequential reader: blocks up to `end` are to be read ahead.
+struct Stream {
+  uint64_t last;       // last block that faulted
+  uint64_t next;       // first block not yet looked at
+  uint64_t end;        // read ahead up to here
+  uint64_t window;     // in blocks; doubles while the reader goes on
+  uint64_t used_at;    // for replacement
+};
+
+struct State {
+  arena::Partition* partition = nullptr;
+  node::Session* session = nullptr;
+  Store* store = nullptr;
+  StoreFile file;
+  FaultEngine* engine = nullptr;
+  bool armed = false;
+  uint64_t covered = 0;  // bytes of the arena view that the engine watches
+  uint32_t* next = nullptr;
+  uint32_t* previous = nullptr;
+  uint32_t head = kNoBlock;
+  uint32_t tail = kNoBlock;
+  uint64_t listed = 0;
+  int64_t leaving_bytes = 0;  // being written out, to be dropped
+  Pending pending[kMaxPending] = {};
+  int pending_count = 0;
+  Request* bring[64] = {};
+  int bring_count = 0;
+  Stream streams[kStreams] = {};
+  uint64_t stream_clock = 0;
+  bool waits_for_others = false;  // asked other ranks for room
+  uint64_t asked_at_ns = 0;
+  uint64_t* room_reserved = nullptr;  // bitmap: 64 MiB pieces of the store's file that have room set aside
+  std::atomic<bool> idle{false};      // set by the program's thread
+};
+
+extern State state;
+
+inline arena::BlockWord& word_of(uint64_t block) { return state.partition->blocks[block]; }
+
+// list.cc
+void list_append(uint64_t block);
+void list_remove(uint64_t block);
+
+// fault.cc
+/// Makes `block` accessible if that is possible now; false if it waits for storage or room.
+bool serve(uint64_t block, bool write);
+void take_fault(uint64_t block, bool write, Request* request);
+void bring(Request& request);
+void read_done(uint64_t first, uint64_t count, int error);
+/// Retries everything that waits, and continues reading ahead.
+void pump();
+
+// eviction.cc
+/// Starts to free memory until `bytes` are free or on their way out; asks other ranks if they have more than their share.
+void make_room(int64_t bytes);
+/// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out.
+int64_t evict(int64_t bytes);
+void write_back_idle();
+void write_done(uint64_t first, uint64_t count, int error);
+void answer_requests_for_room();
+void discard(uint64_t block, uint64_t count);
+
+// arming.cc
+void arm();
+void cover_new_memory();
+/// Watches static region `index` and lists what of it is populated.
+void cover_static_region(int index);
+
+// transfers.cc
+bool can_transfer();
+void start_transfer(bool write, uint64_t first, uint64_t count);
+/// Collects finished transfers and acts on them; true if there were any.
+bool collect_transfers();
+
+/// True if P1 to P4 hold for every block; for tests and debugging.
+bool check_invariants();
+
+}  // namespace headroom::pager

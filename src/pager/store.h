@@ -1,0 +1,71 @@
+// The backing store: where blocks go when memory is short.
+//
+// One file a process, made without a name (O_TMPFILE, or unlinked at once) in the storage directory, so nothing is left
+// behind however the process ends. Its offsets are the partition's. Transfers go straight between the alias mapping and
+// the file (O_DIRECT), many at a time: by io_uring, or by a few threads where io_uring is refused (containers). Buffers are
+// never registered with io_uring: a registered buffer pins its pages, and punching pinned pages loses data silently.
+//
+// The pager thread alone submits and collects; a store is not thread-safe. Completions arrive in any order; `descriptor`
+// becomes readable when there are some.
+//
+// FaultyStore in front of either injects errors for the tests (setting store_fault).
+#pragma once
+
+#include <cstdint>
+
+#include "base/settings.h"
+#include "base/status.h"
+
+namespace headroom::pager {
+
+struct Transfer {
+  bool write;
+  uint64_t offset;   // in the file, a multiple of 4096
+  void* memory;
+  uint64_t bytes;    // a multiple of 4096
+  uint64_t tag;      // the caller's
+};
+
+struct Completion {
+  uint64_t tag;
+  bool write;
+  int error;  // 0 or an errno value; a short transfer is repeated by the store, never reported as success
+};
+
+class Store {
+ public:
+  static constexpr int kDepth = 64;  // most transfers in flight
+  virtual ~Store() = default;
+  virtual void submit(const Transfer& transfer) = 0;
+  /// Collects up to `most` completions without waiting.
+  virtual int collect(Completion* out, int most) = 0;
+  [[nodiscard]] virtual int descriptor() const = 0;
+  [[nodiscard]] virtual base::StoreChoice kind() const = 0;
+  [[nodiscard]] int in_flight() const { return in_flight_; }
+
+ protected:
+  int in_flight_ = 0;
+};
+
+/// The file behind the store.
+struct StoreFile {
+  int descriptor = -1;
+  bool direct = false;
+};
+
+/// Makes the file in the storage directory of the settings. Errors are logged with directory, cause and remedy.
+base::Result<StoreFile> open_store_file();
+
+/// Sets aside room for the file's bytes [offset, offset + bytes), so that a full file system is noticed before data moves and
+/// the file is laid out in large pieces. Returns an errno value; 0 also where the file system cannot set room aside.
+int reserve_store_room(const StoreFile& file, uint64_t offset, uint64_t bytes);
+
+/// Makes the store that the settings ask for; ends the process if a forced one cannot be had. Placed in static memory.
+Store* make_store(const StoreFile& file);
+
+// The two kinds and the wrapper; nullptr if it cannot be had.
+Store* make_io_uring_store(const StoreFile& file);
+Store* make_thread_store(const StoreFile& file);
+Store* make_faulty_store(Store* behind, const char* specification);
+
+}  // namespace headroom::pager

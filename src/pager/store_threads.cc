@@ -1,0 +1,203 @@
+// The fall-back store: a few threads with pread and pwrite, for kernels and containers that refuse io_uring; and the
+// fault-injecting wrapper for tests. See store.h.
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include "base/system_calls.h"
+#include "pager/store.h"
+#include "pager/thread.h"
+
+namespace headroom::pager {
+namespace {
+
+using base::system_call;
+
+class ThreadStore final : public Store {
+ public:
+  static constexpr int kThreads = 4;
+
+  bool open(const StoreFile& file) {
+    file_ = file.descriptor;
+    event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_ < 0) {
+      return false;
+    }
+    for (int index = 0; index < kThreads; ++index) {
+      if (!start_thread(&ThreadStore::worker, this)) {
+        return index > 0;
+      }
+    }
+    return true;
+  }
+
+  void submit(const Transfer& transfer) override {
+    ++in_flight_;
+    for (Slot& slot : slots_) {
+      if (slot.state.load(std::memory_order_acquire) == kIdle) {
+        slot.transfer = transfer;
+        // release: pairs with the acquire exchange in worker().
+        slot.state.store(kWaiting, std::memory_order_release);
+        break;
+      }
+    }
+    work_.fetch_add(1, std::memory_order_release);
+    base::futex_wake(&work_, 1, false);
+  }
+
+  int collect(Completion* out, int most) override {
+    uint64_t ignored = 0;
+    (void)system_call(SYS_read, event_, &ignored, sizeof ignored);
+    int found = 0;
+    for (Slot& slot : slots_) {
+      if (found < most && slot.state.load(std::memory_order_acquire) == kDone) {
+        out[found++] = {slot.transfer.tag, slot.transfer.write, slot.error};
+        slot.state.store(kIdle, std::memory_order_release);
+        --in_flight_;
+      }
+    }
+    if (found == most) {  // perhaps more: come again
+      const uint64_t one = 1;
+      (void)system_call(SYS_write, event_, &one, sizeof one);
+    }
+    return found;
+  }
+
+  [[nodiscard]] int descriptor() const override { return event_; }
+  [[nodiscard]] base::StoreChoice kind() const override { return base::StoreChoice::kThreads; }
+
+ private:
+  enum : uint32_t { kIdle, kWaiting, kBusy, kDone };
+  struct Slot {
+    std::atomic<uint32_t> state{kIdle};
+    int error = 0;
+    Transfer transfer = {};
+  };
+
+  int perform(const Transfer& transfer) const {
+    uint64_t done = 0;
+    while (done < transfer.bytes) {
+      const long result = system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, file_,
+                                      static_cast<char*>(transfer.memory) + done, transfer.bytes - done,
+                                      transfer.offset + done);
+      if (result == -EINTR) {
+        continue;
+      }
+      if (base::is_error(result)) {
+        return static_cast<int>(-result);
+      }
+      if (result == 0) {
+        return EIO;
+      }
+      done += static_cast<uint64_t>(result);
+    }
+    return 0;
+  }
+
+  static void* worker(void* argument) {
+    auto& self = *static_cast<ThreadStore*>(argument);
+    for (;;) {
+      const uint32_t seen = self.work_.load(std::memory_order_acquire);
+      bool worked = false;
+      for (Slot& slot : self.slots_) {
+        uint32_t expected = kWaiting;
+        if (slot.state.compare_exchange_strong(expected, kBusy, std::memory_order_acq_rel)) {
+          slot.error = self.perform(slot.transfer);
+          slot.state.store(kDone, std::memory_order_release);
+          const uint64_t one = 1;
+          (void)system_call(SYS_write, self.event_, &one, sizeof one);
+          worked = true;
+        }
+      }
+      if (!worked) {
+        base::futex_wait(&self.work_, seen, -1, false);
+      }
+    }
+    return nullptr;
+  }
+
+  int file_ = -1;
+  int event_ = -1;
+  std::atomic<uint32_t> work_{0};
+  Slot slots_[kDepth];
+};
+
+/// Fails the N-th read or write with a given errno, once; every other transfer goes through.
+class FaultyStore final : public Store {
+ public:
+  FaultyStore(Store* behind, bool write, int error, long nth) : behind_(behind), write_(write), error_(error), left_(nth) {}
+
+  void submit(const Transfer& transfer) override {
+    ++in_flight_;
+    if (transfer.write == write_ && --left_ == 0) {
+      failed_ = {transfer.tag, transfer.write, error_};
+      has_failed_ = true;
+      const uint64_t one = 1;
+      (void)system_call(SYS_write, behind_->descriptor(), &one, sizeof one);
+      return;
+    }
+    behind_->submit(transfer);
+  }
+  int collect(Completion* out, int most) override {
+    int found = behind_->collect(out, most - 1);
+    if (has_failed_) {
+      out[found++] = failed_;
+      has_failed_ = false;
+    }
+    in_flight_ -= found;
+    return found;
+  }
+  [[nodiscard]] int descriptor() const override { return behind_->descriptor(); }
+  [[nodiscard]] base::StoreChoice kind() const override { return behind_->kind(); }
+
+ private:
+  Store* behind_;
+  bool write_;
+  int error_;
+  long left_;
+  bool has_failed_ = false;
+  Completion failed_ = {};
+};
+
+int errno_of_name(const char* name, size_t length) {
+  const struct {
+    const char* name;
+    int value;
+  } known[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EINVAL", EINVAL}};
+  for (const auto& entry : known) {
+    if (strlen(entry.name) == length && strncmp(entry.name, name, length) == 0) {
+      return entry.value;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Store* make_thread_store(const StoreFile& file) {
+  alignas(ThreadStore) static char place[sizeof(ThreadStore)];
+  auto* store = new (place) ThreadStore;
+  return store->open(file) ? store : nullptr;
+}
+
+Store* make_faulty_store(Store* behind, const char* specification) {
+  alignas(FaultyStore) static char place[sizeof(FaultyStore)];
+  const bool write = strncmp(specification, "write:", 6) == 0;
+  if (!write && strncmp(specification, "read:", 5) != 0) {
+    return nullptr;
+  }
+  const char* name = specification + (write ? 6 : 5);
+  const char* colon = strchr(name, ':');
+  const int error = colon != nullptr ? errno_of_name(name, static_cast<size_t>(colon - name)) : 0;
+  const long nth = colon != nullptr ? strtol(colon + 1, nullptr, 10) : 0;
+  return error != 0 && nth > 0 ? new (place) FaultyStore(behind, write, error, nth) : nullptr;
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,48 @@
+// See thread.h.
+#include "pager/thread.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+
+namespace headroom::pager {
+namespace {
+
+thread_local bool own_thread __attribute__((tls_model("initial-exec"))) = false;
+
+struct Start {
+  void* (*body)(void*);
+  void* argument;
+};
+
+}  // namespace
+
+bool on_own_thread() { return own_thread; }
+
+static void* run(void* argument) {
+  own_thread = true;
+  const Start start = *static_cast<Start*>(argument);
+  delete static_cast<Start*>(argument);
+  return start.body(start.argument);
+}
+
+bool start_thread(void* (*body)(void*), void* argument) {
+  auto* start = new Start{body, argument};
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 256 << 10);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread = {};
+  const bool started = pthread_create(&thread, &attributes, run, start) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (!started) {
+    delete start;
+  }
+  return started;
+}
+
+}  // namespace headroom::pager

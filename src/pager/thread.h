@@ -1,0 +1,15 @@
+// Starting Headroom's own threads: they block every signal (the program's handlers must not run on them), have a small stack
+// of their own, and are not seen by the program's pthread_create interposition.
+#pragma once
+
+#include <pthread.h>
+
+namespace headroom::pager {
+
+/// Starts a detached thread; false if the system refuses.
+bool start_thread(void* (*body)(void*), void* argument);
+
+/// True on a thread that start_thread() made.
+bool on_own_thread();
+
+}  // namespace headroom::pager

@@ -1,0 +1,47 @@
+// The beginning and the end of a process under Headroom: the preloaded library's constructor and destructor.
+//
+// Beginning: settings are read, names that the MPI library lacks are hidden, large static data is moved, and from then on
+// large allocations come from the arena. Everything else (the node session, the pager) starts when it is first needed, so a
+// shell or a small tool that merely inherits the environment pays a few microseconds.
+//
+// End: the process leaves the node session; the last of a node writes the report. A forked child does neither.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "heap/heap.h"
+#include "heap/static_data.h"
+#include "mpi/library.h"
+#include "pager/pager.h"
+#include "preload/report.h"
+
+namespace headroom::preload {
+namespace {
+
+pid_t process_of_constructor = 0;
+
+__attribute__((constructor)) void begin_process() {
+  if (getenv("HEADROOM_ACTIVE") == nullptr) {
+    return;
+  }
+  base::load_settings();
+  process_of_constructor = getpid();
+  mpi::hide_absent_names();
+  heap::enable();
+  if (base::settings().static_data == base::StaticDataChoice::kAuto) {
+    heap::move_static_data();
+  }
+}
+
+__attribute__((destructor)) void end_process() {
+  if (process_of_constructor != getpid() || !pager::is_running()) {
+    return;
+  }
+  if (node::leave_session(pager::session())) {
+    write_report(pager::session());
+  }
+}
+
+}  // namespace
+}  // namespace headroom::preload

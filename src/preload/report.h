@@ -1,0 +1,11 @@
+// The report of a node: a short summary on standard error, and every figure as JSON.
+#pragma once
+
+#include "node/session.h"
+
+namespace headroom::preload {
+
+/// Written by the last process that leaves; reads the ledger only.
+void write_report(const node::Session& session);
+
+}  // namespace headroom::preload

@@ -1,0 +1,217 @@
+// See scheduler.h.
+#include "sched/scheduler.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "base/system_calls.h"
+#include "pager/pager.h"
+#include "trace/counters.h"
+
+namespace headroom::sched {
+namespace {
+
+using node::Ledger;
+using node::Member;
+using node::MemberState;
+using node::RunState;
+using trace::Counter;
+
+constexpr uint64_t kSpinNs = 20'000;         // with the slot: a message that comes at once costs no turn
+constexpr uint64_t kIdleAfterNs = 500'000;   // then others may have our memory
+constexpr uint32_t kLongestSleepNs = 1'000'000;
+constexpr uint64_t kOverdueNs = 5'000'000'000;
+constexpr uint64_t kOldFirstNs = 1'000'000'000;
+constexpr int64_t kBellTimeoutNs = 10'000'000;
+constexpr int kPollsBeforeGivingWay = 8;
+
+std::atomic<bool> library_spins{false};
+thread_local uint32_t empty_polls __attribute__((tls_model("initial-exec"))) = 0;
+
+Ledger& ledger() { return *pager::session().ledger; }
+Member& self() { return *pager::session().self; }
+
+void set_run_state(RunState state) { self().run_state.store(static_cast<uint32_t>(state), std::memory_order_release); }
+
+bool try_take_slot() {
+  uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
+  while (held < ledger().slots()) {
+    // acq_rel: pairs with release_slot() of the member whose turn ended.
+    if (ledger().held_slots.compare_exchange_weak(held, held + 1, std::memory_order_acq_rel)) {
+      self().has_slot.store(1, std::memory_order_release);
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Who should have the free slot: the one with most of its memory here, unless somebody has waited long.
+Member* next_ready() {
+  Member* chosen = nullptr;
+  uint64_t oldest = UINT64_MAX;
+  int64_t most = -1;
+  const uint64_t now = base::monotonic_ns();
+  for (Member& member : ledger().members) {
+    if (member.state.load(std::memory_order_relaxed) != static_cast<uint32_t>(MemberState::kAlive) ||
+        member.run_state.load(std::memory_order_acquire) != static_cast<uint32_t>(RunState::kReady)) {
+      continue;
+    }
+    const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
+    const int64_t resident = member.reserved_bytes.load(std::memory_order_relaxed);
+    const bool old = now > since && now - since > kOldFirstNs;
+    if (old ? since < oldest : (oldest == UINT64_MAX && resident > most)) {
+      chosen = &member;
+      oldest = old ? since : oldest;
+      most = resident;
+    }
+  }
+  return chosen;
+}
+
+void release_slot() {
+  if (self().has_slot.exchange(0, std::memory_order_acq_rel) == 0) {
+    return;
+  }
+  ledger().held_slots.fetch_sub(1, std::memory_order_acq_rel);
+  if (Member* member = next_ready()) {
+    member->slot_bell.fetch_add(1, std::memory_order_release);
+    base::futex_wake(&member->slot_bell, 1, true);
+  }
+}
+
+void wait_for_slot() {
+  const uint64_t started = base::monotonic_ns();
+  self().ready_since_ns.store(started, std::memory_order_relaxed);
+  set_run_state(RunState::kReady);
+  for (;;) {
+    // The bell is read before the slots are looked at: a ring in between makes the futex return at once.
+    const uint32_t bell = self().slot_bell.load(std::memory_order_acquire);
+    if (try_take_slot()) {
+      break;
+    }
+    if (base::monotonic_ns() - started > kOverdueNs) {
+      ledger().held_slots.fetch_add(1, std::memory_order_acq_rel);
+      self().has_slot.store(1, std::memory_order_release);
+      trace::count(Counter::kTurnsOverdue);
+      break;
+    }
+    base::futex_wait(&self().slot_bell, bell, kBellTimeoutNs, true);
+  }
+  trace::count(Counter::kSlotWaitNs, base::monotonic_ns() - started);
+}
+
+void sleep_ns(uint32_t ns) {
+  const timespec time = {0, static_cast<long>(ns)};
+  (void)base::system_call(SYS_nanosleep, &time, nullptr);
+}
+
+}  // namespace
+
+void set_library_spins(bool spins) { library_spins.store(spins, std::memory_order_relaxed); }
+
+bool is_oversubscribed() {
+  return pager::is_running() && ledger().alive.load(std::memory_order_relaxed) > ledger().cores();
+}
+
+Mode mode() {
+  if (!pager::is_running()) {
+    return Mode::kPass;
+  }
+  const Mode forced = base::settings().mode;
+  Mode now = forced;
+  if (forced == Mode::kAuto) {
+    const bool is_short = ledger().short_memory.load(std::memory_order_relaxed) != 0;
+    const bool yields = library_spins.load(std::memory_order_relaxed) && is_oversubscribed();
+    now = is_short ? Mode::kTurns : yields ? Mode::kYield : Mode::kPass;
+  }
+  static thread_local Mode recorded __attribute__((tls_model("initial-exec"))) = Mode::kAuto;
+  if (__builtin_expect(now != recorded, 0)) {
+    recorded = now;
+    node::record_mode(ledger(), static_cast<uint32_t>(now));
+  }
+  return now;
+}
+
+void give_slot_up() {
+  if (mode() == Mode::kTurns) {
+    release_slot();
+    set_run_state(RunState::kBlocked);
+    pager::set_idle(true);
+  }
+}
+
+void take_slot() {
+  if (mode() != Mode::kTurns) {
+    return;
+  }
+  pager::set_idle(false);
+  if (self().has_slot.load(std::memory_order_relaxed) == 0) {
+    wait_for_slot();
+    trace::count(Counter::kTurns);
+  }
+  set_run_state(RunState::kRunning);
+}
+
+Wait::Wait() { trace::count(mode() == Mode::kTurns ? Counter::kWaitsTurns : Counter::kWaitsYielding); }
+
+Wait::~Wait() {
+  if (gave_up_) {
+    take_slot();
+  }
+}
+
+void Wait::pause() {
+  ++polls_;
+  if (mode() != Mode::kTurns) {
+    sched_yield();
+    return;
+  }
+  const uint64_t now = base::monotonic_ns();
+  started_ns_ = started_ns_ == 0 ? now : started_ns_;
+  const uint64_t waited = now - started_ns_;
+  if (waited < kSpinNs) {
+    sched_yield();
+    return;
+  }
+  if (!gave_up_) {
+    gave_up_ = true;
+    release_slot();
+  }
+  if (waited > kIdleAfterNs) {
+    set_run_state(RunState::kBlocked);
+    pager::set_idle(true);
+  }
+  // One poll is not always full progress (rendezvous over UCX needs several), so each sleep is followed by a few.
+  if (polls_ % 4 != 0) {
+    sched_yield();
+    return;
+  }
+  sleep_ns(sleep_ns_);
+  sleep_ns_ = sleep_ns_ * 2 < kLongestSleepNs ? sleep_ns_ * 2 : kLongestSleepNs;
+}
+
+void polled(bool found) {
+  if (found) {
+    empty_polls = 0;
+    return;
+  }
+  if (++empty_polls < kPollsBeforeGivingWay) {
+    return;
+  }
+  switch (mode()) {
+    case Mode::kTurns:
+      give_slot_up();
+      sleep_ns(100'000);
+      take_slot();
+      break;
+    case Mode::kYield:
+      sched_yield();
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace headroom::sched

@@ -1,0 +1,57 @@
+// The scheduler: how a rank waits, and who computes while memory is short.
+//
+//   pass    ranks on the node at most cores, memory enough: the MPI library waits as it likes
+//   yield   more ranks than cores, memory enough, and a library that spins: the nonblocking form is polled and the processor
+//           yielded between polls
+//   turns   memory is short: as yield, and the rank gives its *slot* up. A rank computes while it holds a slot; there are as
+//           many as cores, or as asked for. What a waiting rank has resident is the first to be evicted, so the ranks that
+//           compute have the memory.
+//
+// Slots pay for memory's sake, not for the processor's, so they begin when memory is short. All messages go through the MPI
+// library here, so a waiting rank polls by timer (20 us, doubling to 1 ms) and wants a slot only to return to the program.
+//
+// No deadlock: a ready rank that has waited kOverdueNs is admitted without a free slot (counted); a rank that dies gives its
+// slot back (node/session.cc); a rank that polls without blocking (MPI_Test in a loop) gives its slot up after a while.
+// Knows nothing of MPI's semantics.
+#pragma once
+
+#include <cstdint>
+
+#include "base/settings.h"
+
+namespace headroom::sched {
+
+using Mode = base::ModeChoice;
+
+/// Told by the MPI layer at MPI_Init.
+void set_library_spins(bool spins);
+/// True if there are more members on this node than cores that they may use.
+bool is_oversubscribed();
+
+/// How a rank waits now: never kAuto. Cheap: looked at by every blocking call.
+Mode mode();
+
+/// Gives the slot up around a call that may block and that we cannot see into; take_slot() ends it. Nothing but in turns.
+void give_slot_up();
+void take_slot();
+
+/// One wait. After each poll that found nothing the caller calls pause(); the destructor gets the slot back.
+class Wait {
+ public:
+  Wait();
+  ~Wait();
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+  void pause();
+
+ private:
+  uint64_t started_ns_ = 0;
+  uint32_t polls_ = 0;
+  uint32_t sleep_ns_ = 20'000;
+  bool gave_up_ = false;
+};
+
+/// The program polled (MPI_Test, MPI_Iprobe) and found nothing, or found something.
+void polled(bool found);
+
+}  // namespace headroom::sched
