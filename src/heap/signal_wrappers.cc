@@ -41,7 +41,7 @@ const sigset_t* without_fault_signal(const sigset_t* set, int how, sigset_t& pla
 }
 
 void keep_stack_resident(const void* stack, size_t bytes) {
-  if (stack != nullptr && pager::covers(stack) && !pager::engine_serves_kernel()) {
+  if (stack != nullptr && pager::covers(stack) && !pager::engine_serves_kernel() && !pager::is_forked_child()) {
     pager::hold(stack, bytes, true);
   }
 }

@@ -51,22 +51,38 @@ class Real {
 #pragma GCC diagnostic ignored "-Wignored-attributes"
 #define REAL(name) static Real<decltype(&(name))> real_##name(#name)
 
-bool is_ours(const void* address) {
-  return __builtin_expect(pager::covers(address), 0) && heap::large_bytes != SIZE_MAX;
+bool is_ours(const void* address) { return __builtin_expect(pager::covers(address), 0); }
+
+/// A forked child has no pager to hold anything: it touches the pages, and they stay its own.
+void hold(const void* address, size_t bytes, bool write) {
+  if (!pager::is_forked_child()) {
+    pager::hold(address, bytes, write);
+    return;
+  }
+  for (size_t at = 0; at < bytes; at += arena::kPageBytes) {
+    (void)static_cast<const volatile char*>(address)[at];
+  }
+  (void)static_cast<const volatile char*>(address)[bytes - 1];
 }
+void drop_hold(const void* address, size_t bytes, bool write) {
+  if (!pager::is_forked_child()) {
+    pager::drop_hold(address, bytes, write);
+  }
+}
+size_t largest_hold() { return pager::is_forked_child() ? size_t{16} << 20 : pager::largest_hold(); }
 
 /// Transfers a buffer in pieces that may be held. A piece that comes back short ends it, as a short transfer would.
 template <typename Call>
 ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call call) {
   size_t done = 0;
   do {
-    const size_t most = pager::largest_hold();
+    const size_t most = largest_hold();
     const size_t piece = bytes - done < most ? bytes - done : most;
     const char* at = static_cast<const char*>(buffer) + done;
-    pager::hold(at, piece, kernel_writes);
+    hold(at, piece, kernel_writes);
     const ssize_t result = call(const_cast<char*>(at), piece, done);
     const int saved_errno = errno;
-    pager::drop_hold(at, piece, kernel_writes);
+    drop_hold(at, piece, kernel_writes);
     errno = saved_errno;
     if (result < 0) {
       return done > 0 ? static_cast<ssize_t>(done) : result;
@@ -85,7 +101,7 @@ class VectorHold {
   VectorHold(const iovec* vectors, size_t count, bool write) : vectors_(vectors), count_(count), write_(write) {
     for (size_t index = 0; index < count_; ++index) {
       if (is_ours(vectors_[index].iov_base)) {
-        pager::hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
+        hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
       }
     }
   }
@@ -93,7 +109,7 @@ class VectorHold {
     const int saved_errno = errno;
     for (size_t index = 0; index < count_; ++index) {
       if (is_ours(vectors_[index].iov_base)) {
-        pager::drop_hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
+        drop_hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
       }
     }
     errno = saved_errno;
@@ -122,7 +138,7 @@ ssize_t vectored(const iovec* vectors, int count, bool kernel_writes, Whole whol
   if (ours == 0) {
     return whole();
   }
-  if (ours <= pager::largest_hold()) {
+  if (ours <= largest_hold()) {
     const VectorHold held(vectors, static_cast<size_t>(count), kernel_writes);
     return whole();
   }
@@ -228,7 +244,7 @@ HEADROOM_EXPORT ssize_t recv(int socket, void* buffer, size_t bytes, int flags) 
   if (!is_ours(buffer)) {
     return real_recv.get()(socket, buffer, bytes, flags);
   }
-  const iovec vector = {buffer, bytes < pager::largest_hold() ? bytes : pager::largest_hold()};
+  const iovec vector = {buffer, bytes < largest_hold() ? bytes : largest_hold()};
   const VectorHold held(&vector, 1, true);
   return real_recv.get()(socket, buffer, vector.iov_len, flags);
 }
@@ -236,7 +252,7 @@ HEADROOM_EXPORT ssize_t recvfrom(int socket, void* buffer, size_t bytes, int fla
   if (!is_ours(buffer)) {
     return real_recvfrom.get()(socket, buffer, bytes, flags, from, length);
   }
-  const iovec vector = {buffer, bytes < pager::largest_hold() ? bytes : pager::largest_hold()};
+  const iovec vector = {buffer, bytes < largest_hold() ? bytes : largest_hold()};
   const VectorHold held(&vector, 1, true);
   return real_recvfrom.get()(socket, buffer, vector.iov_len, flags, from, length);
 }
@@ -307,7 +323,7 @@ HEADROOM_EXPORT size_t fwrite(const void* buffer, size_t size, size_t count, FIL
 /// A stream's buffer is the C library's to pass to the kernel at any time: it stays resident.
 HEADROOM_EXPORT int setvbuf(FILE* stream, char* buffer, int mode, size_t bytes) {
   if (buffer != nullptr && is_ours(buffer)) {
-    pager::hold(buffer, bytes, true);
+    hold(buffer, bytes, true);
   }
   return real_setvbuf.get()(stream, buffer, mode, bytes);
 }

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "pager/engine.h"
+#include "pager/fork.h"
 
 namespace headroom::pager {
 namespace {
@@ -154,6 +155,18 @@ class UserfaultfdEngine final : public FaultEngine {
 };
 
 }  // namespace
+
+int open_child_userfaultfd(bool user_mode_only) {
+  const int descriptor = open_userfaultfd(user_mode_only);
+  uffdio_api api = {};
+  api.api = UFFD_API;
+  api.features = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM;
+  if (descriptor >= 0 && base::is_error(system_call(SYS_ioctl, descriptor, UFFDIO_API, &api))) {
+    (void)system_call(SYS_close, descriptor);
+    return -1;
+  }
+  return descriptor;
+}
 
 FaultEngine* make_userfaultfd_engine(bool user_mode_only) {
   alignas(UserfaultfdEngine) static char places[2][sizeof(UserfaultfdEngine)];

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "pager/fork.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -341,6 +342,7 @@ void discard(uint64_t first, uint64_t count) {
     if (state_of(before) == kFresh) {
       continue;
     }
+    wait_until_may_write(block);
     uint64_t seen = before;
     while (!word.compare_exchange_weak(seen, seen & (kHoldMask | kWriteHoldMask), std::memory_order_acq_rel)) {
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "pager/fork.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -57,6 +58,9 @@ void extend_stream(uint64_t block);
 
 bool serve_resident(uint64_t block, bool write, uint64_t word) {
   const View view = view_of_block(*state.partition, block);
+  if (write && !may_write(block)) {
+    return false;
+  }
   if (write && (word & kMapped) != 0 && (word & kWritable) == 0) {
     trace::count(Counter::kFaultsFirstWrite);
     change_word(word_of(block), kMarker, kDirty | kWritable);
@@ -64,7 +68,7 @@ bool serve_resident(uint64_t block, bool write, uint64_t word) {
     return true;
   }
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write.
-  const bool writable = write || ((word & kDirty) != 0 && state_of(word) == kResident);
+  const bool writable = write || ((word & kDirty) != 0 && state_of(word) == kResident && may_write(block));
   change_word(word_of(block), kMarker, kMapped | (writable ? kDirty | kWritable : 0));
   state.engine->map(view, writable);
   if ((word & kMarker) != 0) {

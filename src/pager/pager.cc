@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "pager/signals.h"
+#include "pager/fork.h"
 #include "pager/state.h"
 #include "pager/thread.h"
 #include "trace/counters.h"
@@ -28,6 +28,7 @@ std::atomic<int> progress{0};  // 0 not started, 1 starting, 2 running, 3 failed
 // Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.
 base::FutexLock transition_lock;
 std::atomic<bool> armed_flag{false};
+std::atomic<bool> forked_child{false};
 
 void become_armed() {
   base::LockHolder lock(transition_lock);
@@ -54,6 +55,13 @@ void serve_request(Request& request) {
       finish(request, status);
       return;
     }
+    case RequestKind::kFork:
+      become_armed();  // only what is watched can be kept as it was
+      finish(request, prepare_fork());
+      return;
+    case RequestKind::kComplete:
+      complete_children();
+      break;
     case RequestKind::kAdopt:
       cover_static_region(state.partition->static_region_count.load(std::memory_order_acquire) - 1);
       break;
@@ -96,15 +104,20 @@ void* pager_thread(void*) {
   node::Session& session = *state.session;
   enum { kRequests, kStore, kListener, kDoorbell, kWatched, kFaults, kCount };
   for (;;) {
-    pollfd wanted[kCount] = {};
+    pollfd wanted[kCount + 2 * kMaxForkChildren] = {};
     const int descriptors[kCount] = {request_descriptor,          state.store->descriptor(),  session.listen_descriptor,
                                      session.doorbell_descriptor, session.watched_descriptor, state.engine->descriptor()};
     for (int index = 0; index < kCount; ++index) {
       wanted[index] = {descriptors[index], POLLIN, 0};
     }
+    int forked[2 * kMaxForkChildren];
+    const int forked_count = fork_descriptors(forked);
+    for (int index = 0; index < forked_count; ++index) {
+      wanted[kCount + index] = {forked[index], POLLIN, 0};
+    }
     const int timeout_ms = wait_ms();
     timespec timeout = {0, timeout_ms * 1000000L};
-    (void)base::system_call(SYS_ppoll, wanted, kCount, timeout_ms < 0 ? nullptr : &timeout, nullptr, 8);
+    (void)base::system_call(SYS_ppoll, wanted, kCount + forked_count, timeout_ms < 0 ? nullptr : &timeout, nullptr, 8);
     if (wanted[kStore].revents != 0) {
       (void)collect_transfers();
     }
@@ -129,6 +142,11 @@ void* pager_thread(void*) {
     }
     if (wanted[kWatched].revents != 0) {
       node::watched_ended(session);
+    }
+    for (int index = 0; index < forked_count; ++index) {
+      if (wanted[kCount + index].revents != 0) {
+        serve_forked(forked[index]);
+      }
     }
     write_back_idle();
     pump();
@@ -293,6 +311,48 @@ void set_idle(bool idle) {
   }
 }
 
-void stop() { progress.store(3, std::memory_order_release); }
+void before_fork() {
+  if (forked_child.load(std::memory_order_relaxed)) {
+    make_private_in_child();
+    return;
+  }
+  if (!is_running()) {
+    return;
+  }
+  Request request = {};
+  request.kind = RequestKind::kFork;
+  perform(request);
+  if (request.status != Status::kOk) {
+    base::log_warning("no descriptors or addresses for a fork's copy of memory: the child will not have it (see `ulimit -n`)");
+  }
+  transition_lock.lock();
+}
+
+void after_fork_in_parent() {
+  if (is_running() && !forked_child.load(std::memory_order_relaxed)) {
+    transition_lock.unlock();
+    finish_fork_in_parent();
+  }
+}
+
+void after_fork_in_child() {
+  if (!is_running()) {
+    return;
+  }
+  progress.store(3, std::memory_order_release);
+  forked_child.store(true, std::memory_order_release);
+  transition_lock.reset();
+  trace::stop_counting();
+  finish_fork_in_child();
+  node::forget_session_in_child(the_session);
+}
+
+bool is_forked_child() { return forked_child.load(std::memory_order_relaxed); }
+
+void prepare_to_leave() {
+  Request request = {};
+  request.kind = RequestKind::kComplete;
+  perform(request);
+}
 
 }  // namespace headroom::pager

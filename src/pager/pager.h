@@ -88,13 +88,16 @@ uint64_t largest_hold();
 /// The rank blocks in MPI without a slot (true) or goes on (false); eviction follows (policy `evict`).
 void set_idle(bool idle);
 
-/// Called around fork() in the parent; see fork.cc.
+/// Called around fork() by the forking thread; see fork.cc. In the child the pager no longer runs afterwards.
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
-/// Called at the orderly end of the process.
-void stop();
+/// True in a forked child that has a copy of its parent's evictable memory.
+bool is_forked_child();
+
+/// Called at the orderly end of the process: nothing that others need is lost with it.
+void prepare_to_leave();
 
 namespace detail {
 extern arena::Partition the_partition;

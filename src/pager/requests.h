@@ -20,8 +20,8 @@ enum class RequestKind : uint32_t {
   kGrow,      // make the partition `bytes` long
   kAdopt,     // watch the newest static region
   kArm,       // become armed
-  kFork,      // prepare for a fork
-  kForkDone,  // the fork happened; `bytes` carries the child's fault descriptor, or -1
+  kFork,      // protect memory, a fork follows
+  kComplete,  // give forked children all that is theirs: this process ends
 };
 
 struct Request {

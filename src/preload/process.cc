@@ -5,6 +5,7 @@
 // shell or a small tool that merely inherits the environment pays a few microseconds.
 //
 // End: the process leaves the node session; the last of a node writes the report. A forked child does neither.
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -21,6 +22,20 @@ namespace {
 
 pid_t process_of_constructor = 0;
 
+void before_fork() {
+  heap::lock_for_fork();
+  pager::before_fork();
+}
+void after_fork_in_parent() {
+  pager::after_fork_in_parent();
+  heap::unlock_after_fork();
+}
+void after_fork_in_child() {
+  pager::after_fork_in_child();
+  heap::disable_in_child();
+  heap::unlock_after_fork();
+}
+
 __attribute__((constructor)) void begin_process() {
   if (getenv("HEADROOM_ACTIVE") == nullptr) {
     return;
@@ -28,6 +43,8 @@ __attribute__((constructor)) void begin_process() {
   base::load_settings();
   process_of_constructor = getpid();
   mpi::hide_absent_names();
+  // Registered this early so that our handlers run first in the child: others may touch memory there.
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   heap::enable();
   if (base::settings().static_data == base::StaticDataChoice::kAuto) {
     heap::move_static_data();
@@ -38,6 +55,7 @@ __attribute__((destructor)) void end_process() {
   if (process_of_constructor != getpid() || !pager::is_running()) {
     return;
   }
+  pager::prepare_to_leave();
   if (node::leave_session(pager::session())) {
     write_report(pager::session());
   }

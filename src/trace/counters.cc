@@ -15,4 +15,6 @@ void move_counters(std::atomic<uint64_t>* array) {
   counter_array.store(array, std::memory_order_release);
 }
 
+void stop_counting() { counter_array.store(private_array, std::memory_order_release); }
+
 }  // namespace headroom::trace

@@ -33,4 +33,7 @@ inline void count_peak(Counter counter, uint64_t value) {
 /// From now on count in `array` (the member's part of the ledger), starting from what was counted so far.
 void move_counters(std::atomic<uint64_t>* array);
 
+/// In a forked child: the ledger is not mapped there, so it counts for itself.
+void stop_counting();
+
 }  // namespace headroom::trace

@@ -1,0 +1,33 @@
+// fork(), seen from the pager; private to src/pager. What happens is described in fork.cc.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace headroom::pager {
+
+inline constexpr int kMaxForkChildren = 16;
+
+// Called by the pager thread.
+/// Gives the block to every living child that has not got it, since it is about to change. False: some child is not ready.
+bool may_write(uint64_t block);
+void wait_until_may_write(uint64_t block);
+/// Descriptors to wait for (at most 2 * kMaxForkChildren), and what to do when one is readable.
+int fork_descriptors(int* out);
+void serve_forked(int descriptor);
+/// Gives the living children all that they have not got.
+void complete_children();
+/// Before the fork: protects memory and notes what is fresh.
+base::Status prepare_fork();
+
+// Called by the thread that forks.
+void finish_fork_in_parent();
+void finish_fork_in_child();
+/// In a child that is about to fork itself: touches everything, so that it has pages of its own to hand down.
+void make_private_in_child();
+
+/// A userfaultfd with what the child needs (engine_userfaultfd.cc), or -1.
+int open_child_userfaultfd(bool user_mode_only);
+
+}  // namespace headroom::pager
