@@ -32,7 +32,8 @@ def _beside(library: str) -> str | None:
     for folder in [Path(library).parent, real.parent]:
         for prefix in list(folder.parents)[:4]:
             for name in (f"mpiexec.{'openmpi' if kind == 'openmpi' else 'mpich'}", "mpiexec.hydra", "mpiexec"):
-                candidate = prefix / "bin" / name
+                # The folder's real path: on systems where /lib is a link, "/bin/mpiexec" would tell Open MPI a wrong prefix.
+                candidate = Path(os.path.realpath(prefix / "bin")) / name
                 if candidate.exists() and _kind_of(str(candidate)) == kind:
                     return str(candidate)
     return None

@@ -96,7 +96,7 @@ def storage_candidates() -> list[Directory]:
     return sorted(found, key=lambda directory: directory.file_system in NETWORK_FILE_SYSTEMS)
 
 
-LAUNCHERS = re.compile(r"^(hydra_pmi_proxy|mpiexec(\.hydra)?|mpirun|prterun|prted|orted|pbs_tmrsh|aprun|srun)$")
+LAUNCHERS = re.compile(r"^(hydra_pmi_proxy|mpiexec(\.\w+)?|mpirun(\.\w+)?|orterun|prterun|prted|orted|pbs_tmrsh|aprun|srun)$")
 
 
 def job_name() -> str:

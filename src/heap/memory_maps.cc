@@ -130,13 +130,10 @@ HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
       case MADV_REMOVE:
         heap::zero(address, whole_pages(bytes));
         return 0;
-      case MADV_FREE:
-      case MADV_DOFORK:   // the heap's own handling of fork is what keeps it right
-      case MADV_DODUMP:
-      case MADV_MERGEABLE:
-        return 0;
       default:
-        break;
+        // Advice about huge pages, order of access, forking or dumping is the pager's to follow or not; passed on it would
+        // only cut the mapping into pieces.
+        return 0;
     }
   }
   return result_of(system_call(SYS_madvise, address, bytes, advice), -1);

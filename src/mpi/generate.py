@@ -38,6 +38,9 @@ def function_table(functions: list[Function]) -> str:
     lines.append(f"#define HEADROOM_FUNCTION_COUNT {len(functions)}")
     lines.append("#define HEADROOM_FUNCTIONS(X) \\")
     lines.append(" \\\n".join(f"  X({index}, {function.name})" for index, function in enumerate(functions)))
+    forwarded = "".join("f" if function.kind == "forward" else "w" for function in functions)
+    lines.append("/* One letter a function: f if it is only forwarded, w if it has a wrapper. */")
+    lines.append(f'#define HEADROOM_FUNCTION_KINDS "{forwarded}"')
     return "\n".join(lines) + "\n"
 
 

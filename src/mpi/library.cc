@@ -201,6 +201,14 @@ bool came_after_mpi3(int index, void*) {
          begins_with_one_of(name, kNewer, sizeof kNewer / sizeof *kNewer);
 }
 
+/// What is hidden where no MPI library is loaded yet (Python, plug-in hosts). Programs ask the global scope whether MPI is
+/// there already (mpi4py asks for MPI_Get_version), so names that would only be forwarded are not shown: nothing is lost.
+/// MPICH's process managers, which say PMI_RANK, start libraries that have all of MPI-4; others may not.
+bool hidden_before_loading(int index, void*) {
+  static const bool may_be_old = getenv("PMI_RANK") == nullptr;
+  return HEADROOM_FUNCTION_KINDS[index] == 'f' || (may_be_old && came_after_mpi3(index, nullptr));
+}
+
 }  // namespace
 
 const char* abi_name(Abi abi) {
@@ -253,11 +261,7 @@ void hide_names(bool (*lacks)(int index, void* context), void* context) {
 void hide_absent_names() {
   const Library library = find_library(nullptr);
   if (library.abi == Abi::kNone) {
-    // MPICH's process managers say PMI; a library that has everything loses nothing but its wrappers' view of these names
-    // until it is loaded and asked.
-    if (getenv("PMI_RANK") == nullptr) {
-      hide_names(came_after_mpi3, nullptr);
-    }
+    hide_names(hidden_before_loading, nullptr);
     return;
   }
   if (void* handle = dlopen(library.path, RTLD_NOLOAD | RTLD_LAZY)) {

@@ -22,7 +22,7 @@ const char* abi_name(Abi abi);
 /// them (mpi4py) sees what it would see without Headroom. `lacks` says so by index in functions.txt.
 void hide_names(bool (*lacks)(int index, void* context), void* context);
 
-/// Hides by what the loaded library lacks; before one is loaded, by what the launcher's environment says will be.
+/// Hides what the loaded library lacks; where none is loaded yet, what could mislead a program that asks.
 void hide_absent_names();
 
 }  // namespace headroom::mpi

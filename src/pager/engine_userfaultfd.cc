@@ -77,27 +77,28 @@ class UserfaultfdEngine final : public FaultEngine {
   }
 
   void map(View view, bool writable) override {
-    uint64_t done = 0;
     bool some_present = false;
+    uint64_t done = 0;
+    uint64_t step = view.bytes;
     while (done < view.bytes) {
+      const uint64_t left = view.bytes - done;
+      step = step < left ? step : left;
       uffdio_continue request = {};
-      request.range = {view.address + done, view.bytes - done};
+      request.range = {view.address + done, step};
       request.mode = writable ? 0 : UFFDIO_CONTINUE_MODE_WP;
       const long result = system_call(SYS_ioctl, descriptor_, UFFDIO_CONTINUE, &request);
       if (!base::is_error(result)) {
-        break;
+        done += step;
+        step = view.bytes;
+      } else if (result == -ENOENT && step > arena::kPageBytes) {
+        step = smaller(step);
+      } else if (result == -EEXIST || result == -EAGAIN) {
+        done += request.mapped > 0 ? static_cast<uint64_t>(request.mapped) : 0;
+        some_present = some_present || result == -EEXIST;
+        done += result == -EEXIST ? arena::kPageBytes : 0;
+      } else {
+        base::die("userfaultfd cannot map a block: %s", strerror(static_cast<int>(-result)));
       }
-      done += request.mapped > 0 ? static_cast<uint64_t>(request.mapped) : 0;
-      if (result == -EEXIST || (result == -EAGAIN && request.mapped >= 0)) {
-        const bool exists = result == -EEXIST;
-        some_present = some_present || exists;
-        done += exists ? arena::kPageBytes : 0;
-        continue;
-      }
-      if (result == -EAGAIN) {
-        continue;
-      }
-      base::die("userfaultfd cannot map a block: %s", strerror(static_cast<int>(-result)));
     }
     if (writable || some_present) {
       set_protection(view, !writable);
@@ -137,16 +138,30 @@ class UserfaultfdEngine final : public FaultEngine {
   }
 
  private:
+  /// A range that crosses a border between kernel mappings (the program may have changed rights on a part) is refused as a
+  /// whole; it then goes in smaller pieces.
+  static uint64_t smaller(uint64_t step) {
+    return step > arena::kBlockBytes ? arena::kBlockBytes : step > 16 * arena::kPageBytes ? step / 4 : arena::kPageBytes;
+  }
+
   void set_protection(View view, bool protect) {
-    uffdio_writeprotect request = {};
-    request.range = {view.address, view.bytes};
-    request.mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
-    long result = 0;
-    do {
-      result = system_call(SYS_ioctl, descriptor_, UFFDIO_WRITEPROTECT, &request);
-    } while (result == -EAGAIN || result == -EINTR);
-    if (base::is_error(result)) {
-      base::die("userfaultfd cannot change write protection: %s", strerror(static_cast<int>(-result)));
+    uint64_t done = 0;
+    uint64_t step = view.bytes;
+    while (done < view.bytes) {
+      const uint64_t left = view.bytes - done;
+      step = step < left ? step : left;
+      uffdio_writeprotect request = {};
+      request.range = {view.address + done, step};
+      request.mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
+      const long result = system_call(SYS_ioctl, descriptor_, UFFDIO_WRITEPROTECT, &request);
+      if (!base::is_error(result)) {
+        done += step;
+        step = view.bytes;
+      } else if (result == -ENOENT && step > arena::kPageBytes) {
+        step = smaller(step);
+      } else if (result != -EAGAIN && result != -EINTR) {
+        base::die("userfaultfd cannot change write protection: %s", strerror(static_cast<int>(-result)));
+      }
     }
   }
 
