@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
+#include "mpi/progress_hook.h"
 #include "pager/pager.h"
 #include "sched/scheduler.h"
 #include "trace/counters.h"
@@ -92,7 +93,8 @@ constexpr CoreFunctions kCore = {
     [](const void* caller) { return heap::caller_kind(caller) == heap::CallerKind::kMpiLibrary; },
     [](const void* caller) { return heap::caller_kind(caller) == heap::CallerKind::kProgram; },
     [] { return &heap::library_depth; },
-    [] { return static_cast<int>(sched::mode()); },
+    [] { return sched::mode() == sched::Mode::kTurns || (sched::mode() == sched::Mode::kYield && !progress_hook_works()); },
+    [] { return sched::mode() != sched::Mode::kPass; },
     [](void* place) { new (place) sched::Wait; },
     [](void* place) { static_cast<sched::Wait*>(place)->pause(); },
     [](void* place) { static_cast<sched::Wait*>(place)->~Wait(); },
@@ -101,7 +103,7 @@ constexpr CoreFunctions kCore = {
     sched::polled,
     before_init,
     after_init,
-    sched::is_oversubscribed,
+    [] { return sched::mode() != sched::Mode::kPass && !progress_hook_works(); },
     note_nonblocking_form,
     [] { trace::count(trace::Counter::kCollectivesNonblocking); },
     [] { trace::count(trace::Counter::kMpiCallsInner); },

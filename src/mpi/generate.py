@@ -3,7 +3,7 @@
 usage: generate.py functions|forwarding functions.txt OUTPUT
 
 functions     function_table.h: the list of names as a preprocessor macro, for the assembler and for C++
-forwarding    forwarding.inc: the types of all functions, and a wrapper for each `blocking` and `collective` one
+forwarding    forwarding.inc: the types of all functions, and a wrapper for each that may block
 """
 
 import re
@@ -49,8 +49,9 @@ def collective_body(function: Function, known: set[str]) -> list[str]:
     immediate = "I" + function.name[0].lower() + function.name[1:]
     if immediate not in known:
         raise SystemExit(f"{function.name} has no nonblocking form {immediate}")
+    exact = " && is_exact_in_any_order(op, datatype)" if function.kind == "reduction" else ""
     return [
-        f"  if (takes_nonblocking_form(comm) && real.{immediate}[1] != nullptr) {{",
+        f"  if (takes_nonblocking_form(comm){exact} && real.{immediate}[1] != nullptr) {{",
         "    MPI_Request request = MPI_REQUEST_NULL;",
         f"    const int error = real.{immediate}[1]({arguments}, &request);",
         "    return error == MPI_SUCCESS ? finish_collective(request) : error;",
@@ -65,7 +66,7 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
     lines.append(f"    return real.{function.name}[kProfiled]({arguments});")
     lines.append("  }")
     lines.append("  const InsideLibrary inside;")
-    if function.kind == "collective":
+    if function.kind in ("collective", "reduction"):
         lines += collective_body(function, known)
     lines.append("  const WithoutSlot waiting;")
     lines.append(f"  return real.{function.name}[kProfiled]({arguments});")
@@ -80,7 +81,7 @@ def forwarding(functions: list[Function]) -> str:
     # [0] is the MPI_ name as the next library in line (a tool, or libmpi) defines it, [1] libmpi's PMPI_ name.
     lines += [f"  {f.result} (*{f.name}[2])({f.parameters});" for f in served]
     lines += ["};", "RealFunctions real;", ""]
-    wrapped = [(index, f) for index, f in enumerate(functions) if f.kind in ("blocking", "collective")]
+    wrapped = [(index, f) for index, f in enumerate(functions) if f.kind in ("blocking", "collective", "reduction")]
     lines += [wrapper(index, f, known) + "\n" for index, f in wrapped]
     lines.append("#define HEADROOM_SERVED_FUNCTIONS(X) \\")
     lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f in served))
@@ -97,7 +98,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
     wanted |= {"Isend", "Issend", "Irsend", "Irecv", "Isend_c", "Issend_c", "Irsend_c", "Irecv_c", "Imrecv", "Imrecv_c"}
     wanted |= {"Isendrecv", "Type_size", "Comm_call_errhandler", "Add_error_class"}
     for function in functions:
-        if function.kind == "collective":
+        if function.kind in ("collective", "reduction"):
             wanted.add("I" + function.name[0].lower() + function.name[1:])
     return wanted
 

@@ -29,7 +29,8 @@ struct CoreFunctions {
   bool (*is_mpi_library)(const void* caller);
   bool (*is_program)(const void* caller);
   int* (*library_depth)();
-  int (*wait_mode)();
+  bool (*polls)();  // whether a blocking call is to be polled by its nonblocking form now
+  bool (*counts_polls)();
   void (*wait_begin)(void* place);
   void (*wait_pause)(void* place);
   void (*wait_end)(void* place);
@@ -38,7 +39,7 @@ struct CoreFunctions {
   void (*polled)(bool found);
   void (*before_init)();
   void (*after_init)(int rank, int size, const char* abi, bool spins);
-  bool (*is_oversubscribed)();
+  bool (*needs_nonblocking_form)();
   void (*note_nonblocking_form)(bool on);
   void (*count_nonblocking_collective)();
   void (*count_inner)();

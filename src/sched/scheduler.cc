@@ -26,6 +26,8 @@ constexpr uint64_t kOverdueNs = 5'000'000'000;
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
 constexpr int kPollsBeforeGivingWay = 8;
+constexpr uint32_t kRoundsBeforeYield = 4;
+constexpr uint32_t kRoundsBeforeSleep = 64;
 
 std::atomic<bool> library_spins{false};
 thread_local uint32_t empty_polls __attribute__((tls_model("initial-exec"))) = 0;
@@ -190,6 +192,24 @@ void Wait::pause() {
   }
   sleep_ns(sleep_ns_);
   sleep_ns_ = sleep_ns_ * 2 < kLongestSleepNs ? sleep_ns_ * 2 : kLongestSleepNs;
+}
+
+void progressed(bool moved) {
+  static thread_local uint32_t idle_rounds __attribute__((tls_model("initial-exec"))) = 0;
+  const Mode now = mode();
+  if (moved || now == Mode::kPass) {
+    idle_rounds = 0;
+    return;
+  }
+  if (++idle_rounds < kRoundsBeforeYield) {
+    return;
+  }
+  // Without a slot the processor belongs to those who have one; they need it for milliseconds.
+  if (now == Mode::kTurns && idle_rounds > kRoundsBeforeSleep && self().has_slot.load(std::memory_order_relaxed) == 0) {
+    sleep_ns(100'000);
+    return;
+  }
+  sched_yield();
 }
 
 void polled(bool found) {

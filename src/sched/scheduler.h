@@ -1,8 +1,7 @@
 // The scheduler: how a rank waits, and who computes while memory is short.
 //
 //   pass    ranks on the node at most cores, memory enough: the MPI library waits as it likes
-//   yield   more ranks than cores, memory enough, and a library that spins: the nonblocking form is polled and the processor
-//           yielded between polls
+//   yield   more ranks than cores, memory enough, and a library that spins: the processor is yielded between its polls
 //   turns   memory is short: as yield, and the rank gives its *slot* up. A rank computes while it holds a slot; there are as
 //           many as cores, or as asked for. What a waiting rank has resident is the first to be evicted, so the ranks that
 //           compute have the memory.
@@ -50,6 +49,9 @@ class Wait {
   uint32_t sleep_ns_ = 20'000;
   bool gave_up_ = false;
 };
+
+/// The library's progress loop went round once, and moved something or not (mpi/progress_hook.cc).
+void progressed(bool moved);
 
 /// The program polled (MPI_Test, MPI_Iprobe) and found nothing, or found something.
 void polled(bool found);

@@ -6,9 +6,12 @@
 // only if it came by a PMPI_ name while this thread is inside the library (a tool's own forwarding). User callbacks
 // (operations, attribute functions, error handlers) are the program's code and count as the program.
 //
-// A blocking call in the modes yield and turns is its nonblocking form, polled. Whether a collective takes that form is never
-// one rank's choice: it is agreed at MPI_Init for the whole job, and used on communicators whose group lies within
-// MPI_COMM_WORLD's; others (spawned, accepted, joined jobs) keep the blocking form on all sides.
+// How a rank waits: best inside the library's own blocking call, with the processor yielded in the library's progress loop
+// (progress_hook.cc); nothing about messages or results changes then. Where a library that spins offers no such hook, a
+// blocking call is its nonblocking form, polled. Whether a *collective* takes that form is never one rank's choice: it is
+// agreed at MPI_Init for the whole job, and used on communicators whose group lies within MPI_COMM_WORLD's; others (spawned,
+// accepted, joined jobs) keep the blocking form on all sides. Reductions take it only where the result cannot depend on the
+// order of folding (MPICH 5.0.2 gives other sums by MPI_Iallreduce than by MPI_Allreduce, from 4 ranks on).
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -16,7 +19,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/settings.h"
 #include "mpi/trampolines.h"
 
 namespace headroom::mpi {
@@ -25,8 +27,6 @@ namespace {
 const CoreFunctions* core = nullptr;
 bool nonblocking_form = false;  // agreed at MPI_Init
 int form_key = MPI_KEYVAL_INVALID;
-
-constexpr int kPass = static_cast<int>(base::ModeChoice::kPass);
 
 bool is_inner(int profiled, const void* caller) {
   if (*core->library_depth() == 0) {
@@ -80,6 +80,7 @@ int poll_until_done(Poll poll) {
 }
 
 bool takes_nonblocking_form(MPI_Comm comm);
+bool is_exact_in_any_order(MPI_Op op, MPI_Datatype datatype);
 int finish_collective(MPI_Request& request);
 
 #include "forwarding.inc"
@@ -129,6 +130,32 @@ bool takes_nonblocking_form(MPI_Comm comm) {
   return reinterpret_cast<intptr_t>(value) == 1;
 }
 
+bool is_integer(MPI_Datatype datatype) {
+  const MPI_Datatype integers[] = {
+      MPI_CHAR,     MPI_SIGNED_CHAR,    MPI_UNSIGNED_CHAR, MPI_SHORT,    MPI_UNSIGNED_SHORT, MPI_INT,       MPI_UNSIGNED,
+      MPI_LONG,     MPI_UNSIGNED_LONG,  MPI_LONG_LONG,     MPI_INT8_T,   MPI_UINT8_T,        MPI_INT16_T,   MPI_UINT16_T,
+      MPI_INT32_T,  MPI_UINT32_T,       MPI_INT64_T,       MPI_UINT64_T, MPI_AINT,           MPI_OFFSET,    MPI_COUNT,
+      MPI_BYTE,     MPI_C_BOOL,         MPI_UNSIGNED_LONG_LONG};
+  for (const MPI_Datatype integer : integers) {
+    if (datatype == integer) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Whether folding in another order gives the same bits. Decided by what all ranks must pass alike: a predefined operation, and
+/// whether the elements are integers.
+bool is_exact_in_any_order(MPI_Op op, MPI_Datatype datatype) {
+  const MPI_Op always[] = {MPI_MAX, MPI_MIN, MPI_LAND, MPI_BAND, MPI_LOR, MPI_BOR, MPI_LXOR, MPI_BXOR, MPI_SUM, MPI_PROD};
+  for (const MPI_Op known : always) {
+    if (op == known) {
+      return is_integer(datatype);
+    }
+  }
+  return false;
+}
+
 bool library_spins() {
   // Open MPI yields by itself where its launcher knows of more ranks than cores.
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
@@ -144,7 +171,7 @@ void agree_at_init() {
   real.Comm_size[1](MPI_COMM_WORLD, &size);
   const bool spins = library_spins();
   core->after_init(rank, size, HEADROOM_ABI_NAME, spins);
-  int wanted = (spins && core->is_oversubscribed()) || core->wait_mode() != kPass ? 1 : 0;
+  int wanted = core->needs_nonblocking_form() ? 1 : 0;
   int agreed = wanted;
   if (size > 1) {
     real.Allreduce[1](&wanted, &agreed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);

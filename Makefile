@@ -1,0 +1,44 @@
+# What a person types; each target installs what it needs and says what it does.
+#
+#   make build   the command (build/venv/bin/headroom) and the MPI libraries (build/mpi/mpich, build/mpi/openmpi)
+#   make demo    the main job: an MPI PageRank bigger than its memory
+#   make check   all tests
+#   make lint    formatting, static analysis, generated docs
+#   make bench   ratios measured side by side on this machine
+.PHONY: build demo check lint bench format clean docs
+SHELL := /bin/bash
+sources := $(shell find src include python setup examples tests/programs CMakeLists.txt CMakePresets.json pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
+
+build: build/.built
+
+build/.built: $(sources)
+	setup/system_packages.sh build
+	setup/build.sh
+	@touch $@
+
+demo: build
+	setup/system_packages.sh demo
+	build/venv/bin/python examples/demo.py
+
+check: build
+	setup/system_packages.sh check
+	setup/check.sh
+
+lint: build
+	setup/system_packages.sh lint
+	setup/lint.sh
+
+bench: build
+	setup/system_packages.sh bench
+	build/venv/bin/python bench/run.py
+
+format:
+	build/lint/bin/clang-format -i $$(git ls-files '*.cc' '*.h' '*.c' '*.inc')
+	build/lint/bin/ruff format .
+
+docs:
+	build/venv/bin/python src/base/generate_settings.py markdown src/base/settings.toml docs/settings.md
+	build/venv/bin/python src/trace/generate_counters.py markdown src/trace/counters.toml docs/counters.md
+
+clean:
+	rm -rf build

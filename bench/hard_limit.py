@@ -1,0 +1,114 @@
+"""A hard memory limit for a command: a memory cgroup, version 1 or 2, with or without swap. Needs root.
+
+`HardLimit(512 << 20, swap=False)` is a context manager; `.wrap(command)` gives the command that runs inside, `.peak()` and
+`.swapped()` what the kernel counted.
+"""
+
+import contextlib
+import os
+import subprocess
+import time
+from pathlib import Path
+
+V1 = Path("/sys/fs/cgroup/memory")
+V2 = Path("/sys/fs/cgroup")
+
+
+def available() -> str | None:
+    """None if limits can be set, else why not."""
+    try:
+        with HardLimit(64 << 20, swap=False):
+            return None
+    except OSError as error:
+        return f"no memory cgroup can be made here: {error}"
+
+
+class HardLimit:
+    def __init__(self, limit: int, swap: bool):
+        self.limit = limit
+        self.swap = swap
+        self.version1 = (V1 / "memory.limit_in_bytes").exists()
+        self.folder = (V1 if self.version1 else V2) / f"headroom-{os.getpid()}-{time.monotonic_ns()}"
+
+    def __enter__(self):
+        if not self.version1 and "memory" not in (V2 / "cgroup.subtree_control").read_text():
+            (V2 / "cgroup.subtree_control").write_text("+memory")
+        self.folder.mkdir()
+        try:
+            self._set_limits()
+        except OSError:
+            self.folder.rmdir()
+            raise
+        return self
+
+    def _set_limits(self) -> None:
+        if self.version1:
+            (self.folder / "memory.limit_in_bytes").write_text(str(self.limit))
+            (self.folder / "memory.swappiness").write_text("60" if self.swap else "0")
+            with contextlib.suppress(OSError):  # kernels without swap accounting
+                (self.folder / "memory.memsw.limit_in_bytes").write_text("-1" if self.swap else str(self.limit))
+        else:
+            (self.folder / "memory.max").write_text(str(self.limit))
+            with contextlib.suppress(OSError):
+                (self.folder / "memory.swap.max").write_text("max" if self.swap else "0")
+
+    def wrap(self, command: list[str]) -> list[str]:
+        return ["sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh", *command]
+
+    def _read(self, name1: str, name2: str) -> int:
+        return int((self.folder / (name1 if self.version1 else name2)).read_text())
+
+    def peak(self) -> int:
+        return self._read("memory.max_usage_in_bytes", "memory.peak")
+
+    def statistics(self) -> dict[str, int]:
+        lines = (self.folder / "memory.stat").read_text().splitlines()
+        return {name: int(value) for name, value in (line.split() for line in lines)}
+
+    def page_cache(self) -> int:
+        statistics = self.statistics()
+        # Shared memory counts as cache; what matters is file pages.
+        if self.version1:
+            return statistics["cache"] - statistics.get("shmem", 0)
+        return statistics["file"] - statistics["shmem"]
+
+    def swapped(self) -> int:
+        return self.statistics().get("swap", 0) if self.version1 else self._read("", "memory.swap.current")
+
+    def killed(self) -> int:
+        text = (self.folder / ("memory.oom_control" if self.version1 else "memory.events")).read_text()
+        return int(dict(line.split() for line in text.splitlines()).get("oom_kill", "0"))
+
+    def __exit__(self, *_):
+        for _ in range(100):
+            try:
+                self.folder.rmdir()
+                return
+            except OSError:
+                time.sleep(0.05)
+
+
+class SwapFile:
+    """A swap file for the time of a comparison. Needs root; `OSError` if the system will not have it."""
+
+    def __init__(self, size: int, folder: str = "/var/tmp"):
+        self.path = Path(folder) / f"headroom-swap-{os.getpid()}"
+        self.size = size
+
+    def __enter__(self):
+        try:
+            with self.path.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, self.size)
+            self.path.chmod(0o600)
+            for command in (["mkswap", str(self.path)], ["swapon", str(self.path)]):
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode != 0:
+                    raise OSError(f"{command[0]}: {done.stderr.strip()}")
+        except OSError:
+            self.path.unlink(missing_ok=True)
+            raise
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["swapoff", str(self.path)], check=False)
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""The main job: an MPI PageRank, unmodified, on a graph bigger than its memory. Run by `make demo`.
+
+1. the dependency graph of this machine's Debian packages, in memory, with and without Headroom: same result
+2. a Graph500 Kronecker graph that needs more than three times the budget, inside a hard memory limit where that can be set:
+   plain in full memory, under Headroom, and, where swap can be set up, with the kernel's swap instead
+"""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+import hard_limit  # noqa: E402
+
+HEADROOM = ROOT / "build/venv/bin/headroom"
+PROGRAM = ROOT / "build/examples/pagerank-mpich"
+MPIEXEC = ROOT / "build/mpi/mpich/bin/mpiexec"
+RANKS = 4
+BUDGET = 192 << 20
+LIMIT = BUDGET + BUDGET // 4
+KRONECKER = ["--kronecker", "21", "--per-vertex", "32", "--tolerance", "1e-12", "--top", "3"]
+
+
+def say(text: str = "") -> None:
+    print(text, flush=True)
+
+
+def run(command: list, quiet: bool = False) -> tuple[float, str, int]:
+    started = time.monotonic()
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, check=False)
+    if not quiet:
+        say("".join(f"    {line}\n" for line in done.stdout.splitlines()).rstrip())
+    return time.monotonic() - started, done.stdout, done.returncode
+
+
+def checksum(output: str) -> str:
+    found = re.search(r"checksum: (\w+)", output)
+    return found[1] if found else "none"
+
+
+def packages(folder: str) -> bool:
+    """Part 1. True if both runs agree."""
+    edges, names = Path(folder) / "edges", Path(folder) / "names"
+    made = subprocess.run([sys.executable, ROOT / "examples/debian_graph.py", edges, names], capture_output=True, text=True)
+    if made.returncode != 0:
+        say(f"  skipped: {(made.stderr.strip().splitlines() or ['no package lists'])[-1]}")
+        return True
+    say(f"  {made.stdout.strip()}")
+    _, plain, _ = run([MPIEXEC, "-n", RANKS, PROGRAM, edges], quiet=True)
+    _, under, _ = run([HEADROOM, "run", "-n", RANKS, PROGRAM, edges], quiet=True)
+    name_of = names.read_text().splitlines()
+    for place, vertex, rank in re.findall(r"top (\d+): vertex (\d+) rank (\S+)", under):
+        say(f"    {place}. {name_of[int(vertex)]:<24} {float(rank):.5f}")
+    same = checksum(plain) == checksum(under) != "none"
+    say(f"  checksum without and with Headroom: {checksum(plain)}, {checksum(under)}: {'the same' if same else 'DIFFERENT'}")
+    return same
+
+
+def limited(command: list, swap: bool) -> tuple[float, str, int]:
+    with hard_limit.HardLimit(LIMIT, swap) as limit:
+        return run(limit.wrap([str(word) for word in command]))
+
+
+def with_swap(command: list) -> float | None:
+    """The same job with the kernel's swap instead; None if that cannot be set up."""
+    try:
+        with hard_limit.SwapFile(4 << 30):
+            seconds, _, status = limited(command, swap=True)
+            return seconds if status == 0 else None
+    except OSError as error:
+        say(f"    cannot be set up here: {error}")
+        return None
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        say("1. PageRank of this machine's Debian packages")
+        good = packages(folder)
+
+        say(f"\n2. PageRank of a Kronecker graph, {RANKS} ranks, {' '.join(KRONECKER)}")
+        why_not = hard_limit.available() if os.geteuid() == 0 else "setting a hard limit needs root"
+        plain_command = [MPIEXEC, "-n", RANKS, PROGRAM, *KRONECKER]
+        say("  plain, in as much memory as it wants:")
+        plain_seconds, plain, _ = run(plain_command)
+
+        json_file = Path(folder) / "run.json"
+        command = [HEADROOM, "run", "-n", RANKS, "--memory", f"{BUDGET >> 20}M", "--json", json_file, PROGRAM, *KRONECKER]
+        if why_not is None:
+            say(f"  under Headroom with {BUDGET >> 20} MiB, inside a hard limit of {LIMIT >> 20} MiB, swap off:")
+            seconds, under, status = limited(command, swap=False)
+        else:
+            say(f"  under Headroom with {BUDGET >> 20} MiB ({why_not}):")
+            seconds, under, status = run(command)
+        good = good and status == 0 and checksum(plain) == checksum(under) != "none"
+
+        swap_seconds = None
+        if why_not is None:
+            say(f"  with the kernel's swap instead, same limit of {LIMIT >> 20} MiB:")
+            swap_seconds = with_swap(plain_command)
+
+        report = {}
+        with contextlib.suppress(OSError, ValueError):
+            report = json.loads(json_file.read_text())
+        needed = report.get("total", {}).get("allocated_bytes_peak", 0)
+        say("\nResult")
+        say(f"  memory needed      {needed / 2**20:8.0f} MiB = {needed / BUDGET:.1f} times the budget of {BUDGET >> 20} MiB")
+        say(f"  plain, in memory   {plain_seconds:8.1f} s")
+        say(f"  Headroom           {seconds:8.1f} s")
+        if swap_seconds is not None:
+            say(f"  kernel's swap      {swap_seconds:8.1f} s = {swap_seconds / seconds:.1f} times Headroom's time")
+        say(f"  results            {'the same, bit for bit' if good else 'DIFFERENT: something is wrong'}")
+        return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

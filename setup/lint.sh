@@ -1,0 +1,32 @@
+#!/bin/bash
+# Formatting, static analysis, the other architecture, and generated docs that must match their tables.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PWD/build/venv/bin:$PATH"
+if [ ! -x build/lint/bin/clang-tidy ]; then
+  echo "installing the lint tools into build/lint"
+  python3 -m venv build/lint
+  build/lint/bin/pip install -q ruff==0.8.4 clang-format==19.1.5 clang-tidy==19.1.0
+fi
+mapfile -t native < <(git ls-files '*.cc' '*.h' '*.c' '*.inc')
+echo "clang-format: ${#native[@]} files"
+build/lint/bin/clang-format --dry-run -Werror "${native[@]}"
+echo "ruff"
+build/lint/bin/ruff check -q .
+build/lint/bin/ruff format -q --check .
+
+for table in base/generate_settings.py:base/settings.toml:docs/settings.md trace/generate_counters.py:trace/counters.toml:docs/counters.md; do
+  IFS=: read -r script source page <<<"$table"
+  build/venv/bin/python "src/$script" markdown "src/$source" build/page.md
+  cmp -s build/page.md "$page" || { echo "$page does not match src/$source: make docs"; exit 1; }
+done
+
+echo "clang-tidy"
+cmake --preset debug >/dev/null
+cmake --build --preset debug --target generated_code >/dev/null
+git ls-files 'src/*.cc' | xargs -P 2 -n 6 build/lint/bin/clang-tidy -p build/debug --quiet --warnings-as-errors='*' \
+  --extra-arg=-Wno-unknown-warning-option 2> >(grep -vE 'warnings? generated|Suppressed|Use -header' >&2)
+
+echo "building for AArch64"
+cmake --preset aarch64 >/dev/null
+cmake --build --preset aarch64 | tail -n 1

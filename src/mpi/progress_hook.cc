@@ -1,0 +1,64 @@
+// A library that spins while it waits polls its network in each round of its progress loop. MPICH does so by calling
+// ucp_worker_progress() of UCX, a function of another shared library, so the call can be interposed like any other: when a
+// round moved nothing, the processor is yielded.
+//
+// Nothing about messages or results changes, and every blocking call is covered, collectives and one-sided calls included.
+// 8 ranks on 2 cores, MPICH 5.0.2, an 8-byte MPI_Allreduce: 22 ms plain (its own MPIR_CVAR_POLLS_BEFORE_YIELD changes
+// nothing), 0.09 ms as MPI_Iallreduce polled with yields, 0.035 ms with this hook.
+#include "mpi/progress_hook.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#include <atomic>
+
+#include "base/log.h"
+#include "sched/scheduler.h"
+
+namespace headroom::mpi {
+namespace {
+
+using ProgressFunction = unsigned (*)(void*);
+std::atomic<ProgressFunction> real_progress{nullptr};
+
+int find_ucp(dl_phdr_info* object, size_t, void* path) {
+  const char* slash = object->dlpi_name != nullptr ? strrchr(object->dlpi_name, '/') : nullptr;
+  if (slash == nullptr || strncmp(slash + 1, "libucp", 6) != 0) {
+    return 0;
+  }
+  strncpy(static_cast<char*>(path), object->dlpi_name, 1023);
+  return 1;
+}
+
+/// The real function: next in line, or, where the MPI library was loaded privately, from UCX's own handle.
+ProgressFunction look_up() {
+  void* found = dlsym(RTLD_NEXT, "ucp_worker_progress");
+  char path[1024] = {};
+  if (found == nullptr && dl_iterate_phdr(find_ucp, path) != 0) {
+    if (void* handle = dlopen(path, RTLD_NOLOAD | RTLD_LAZY)) {
+      found = dlsym(handle, "ucp_worker_progress");
+    }
+  }
+  if (found == nullptr) {
+    base::die("ucp_worker_progress is called, but no UCX library is loaded");
+  }
+  const auto function = reinterpret_cast<ProgressFunction>(found);
+  real_progress.store(function, std::memory_order_relaxed);
+  return function;
+}
+
+}  // namespace
+
+bool progress_hook_works() { return real_progress.load(std::memory_order_relaxed) != nullptr; }
+
+}  // namespace headroom::mpi
+
+extern "C" __attribute__((visibility("default"))) unsigned ucp_worker_progress(void* worker) {
+  using namespace headroom;
+  mpi::ProgressFunction known = mpi::real_progress.load(std::memory_order_relaxed);
+  known = known != nullptr ? known : mpi::look_up();
+  const unsigned moved = known(worker);
+  sched::progressed(moved != 0);
+  return moved;
+}
