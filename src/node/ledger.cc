@@ -53,7 +53,7 @@ bool check_invariants(const Ledger& ledger) {
     }
   }
   const int64_t free_now = ledger.free_bytes.load(std::memory_order_relaxed);
-  return ledger.magic == kLedgerMagic && free_now == ledger.budget - reserved && free_now >= 0 &&
+  return ledger.magic == kLedgerMagic && free_now == ledger.budget - reserved &&
          slot_holders == ledger.held_slots.load(std::memory_order_relaxed);
 }
 

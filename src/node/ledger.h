@@ -5,7 +5,8 @@
 //
 // Invariants (check_invariants() tests them):
 //   L1  free_bytes = budget - sum of reserved_bytes over members that are alive.
-//   L2  free_bytes >= 0: memory is reserved before it is populated, so that a hard limit never kills.
+//   L2  memory is reserved before it is populated, so that a hard limit never kills; free_bytes falls below 0 only by what
+//       was found in use outside the arena (pager/other_memory.cc), and is then brought back by evicting.
 //   L3  a member that is not armed has reserved everything it has allocated, so it needs no fault tracking;
 //       a member that is armed has reserved what is resident or on its way in.
 //   L4  at most `slots` members hold a slot, but for those admitted as overdue (counted).
@@ -49,6 +50,7 @@ struct alignas(64) Member {
   std::atomic<uint32_t> has_slot;
   std::atomic<uint32_t> armed;       // fault tracking is on (L3)
   std::atomic<int64_t> reserved_bytes;
+  std::atomic<int64_t> other_bytes;    // of these, outside the arena: cannot be given back
   std::atomic<int64_t> asked_bytes;  // what others would like this member to give back
   std::atomic<uint64_t> ready_since_ns;
   std::atomic<uint32_t> slot_bell;   // futex: a slot may be free

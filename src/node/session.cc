@@ -297,6 +297,7 @@ Status join_session(Session& session) {
   self.rank.store(-1, std::memory_order_relaxed);
   self.run_state.store(static_cast<uint32_t>(RunState::kRunning), std::memory_order_relaxed);
   self.armed.store(0, std::memory_order_relaxed);
+  self.other_bytes.store(0, std::memory_order_relaxed);
   for (auto& counter : self.counters) {
     counter.store(0, std::memory_order_relaxed);
   }

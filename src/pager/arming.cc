@@ -112,6 +112,7 @@ void arm() {
   node::Member& self = *state.session->self;
   state.armed = true;
   node::release(*state.session->ledger, self, self.reserved_bytes.load(std::memory_order_relaxed) - resident);
+  reserve_other_memory();
   self.armed.store(1, std::memory_order_release);
   base::log_debug("memory is short; %lld MiB resident", static_cast<long long>(resident >> 20));
 }

@@ -23,7 +23,7 @@ using node::MemberState;
 using trace::Counter;
 
 constexpr int64_t kAskAtLeast = 4 << 20;
-constexpr uint64_t kAskPatienceNs = 50'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
+constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
 
 bool is_alive(const Member& member) {
   return member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive);
@@ -36,13 +36,15 @@ bool is_computing(const Member& member) {
 struct Shares {
   int64_t computing = 1;  // number of members that compute
   int64_t alive = 1;
+  int64_t budget = 0;  // for blocks
 };
 
 Shares count_shares(const node::Ledger& ledger) {
-  Shares shares = {0, 0};
+  Shares shares = {0, 0, ledger.budget};
   for (const Member& member : ledger.members) {
     if (is_alive(member)) {
       ++shares.alive;
+      shares.budget -= member.other_bytes.load(std::memory_order_relaxed);
       shares.computing += is_computing(member) ? 1 : 0;
     }
   }
@@ -51,17 +53,18 @@ Shares count_shares(const node::Ledger& ledger) {
   return shares;
 }
 
-int64_t excess_of(const node::Ledger& ledger, const Member& member, const Shares& shares) {
+int64_t excess_of(const Member& member, const Shares& shares) {
   const int64_t waiting = shares.alive - shares.computing;
-  const int64_t share = (ledger.budget - waiting * kFloorBytes) / shares.computing;
-  return member.reserved_bytes.load(std::memory_order_relaxed) - (is_computing(member) ? share : kFloorBytes);
+  const int64_t share = (shares.budget - waiting * kFloorBytes) / shares.computing;
+  const int64_t blocks = member.reserved_bytes.load(std::memory_order_relaxed) - member.other_bytes.load(std::memory_order_relaxed);
+  return blocks - (is_computing(member) ? share : kFloorBytes);
 }
 
 /// Asks the member furthest above its share, if that is not us. False if nobody else should give way.
 bool ask_another(int64_t bytes) {
   node::Ledger& ledger = *state.session->ledger;
   const Shares shares = count_shares(ledger);
-  int64_t most = excess_of(ledger, *state.session->self, shares);
+  int64_t most = excess_of(*state.session->self, shares);
   most = most > 0 ? most : 0;
   int chosen = -1;
   for (int index = 0; index < node::kMaxMembers; ++index) {
@@ -69,7 +72,7 @@ bool ask_another(int64_t bytes) {
     if (index == state.session->index || !is_alive(member)) {
       continue;
     }
-    const int64_t excess = excess_of(ledger, member, shares);
+    const int64_t excess = excess_of(member, shares);
     if (excess > most) {
       most = excess;
       chosen = index;

@@ -288,6 +288,9 @@ void pump() {
       ++index;
     }
   }
+  if (state.armed && state.session->ledger->free_bytes.load(std::memory_order_relaxed) < 0) {
+    make_room(0);
+  }
   if (state.armed) {
     for (Stream& stream : state.streams) {
       read_ahead(stream);

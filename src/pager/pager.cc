@@ -23,6 +23,8 @@ namespace {
 
 using base::Status;
 
+constexpr uint64_t kMeasureEveryNs = 1'000'000'000;
+
 node::Session the_session;
 std::atomic<int> progress{0};  // 0 not started, 1 starting, 2 running, 3 failed
 // Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.
@@ -95,7 +97,7 @@ int wait_ms() {
     return -1;
   }
   const bool waits_for_room = (state.pending_count > 0 || state.bring_count > 0) && state.store->in_flight() == 0;
-  return waits_for_room || state.waits_for_others ? 1 : -1;
+  return waits_for_room || state.waits_for_others ? 1 : 1000;
 }
 
 int request_descriptor = -1;
@@ -116,7 +118,7 @@ void* pager_thread(void*) {
       wanted[kCount + index] = {forked[index], POLLIN, 0};
     }
     const int timeout_ms = wait_ms();
-    timespec timeout = {0, timeout_ms * 1000000L};
+    timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
     (void)base::system_call(SYS_ppoll, wanted, kCount + forked_count, timeout_ms < 0 ? nullptr : &timeout, nullptr, 8);
     if (wanted[kStore].revents != 0) {
       (void)collect_transfers();
@@ -147,6 +149,9 @@ void* pager_thread(void*) {
       if (wanted[kCount + index].revents != 0) {
         serve_forked(forked[index]);
       }
+    }
+    if (state.armed && base::monotonic_ns() - state.other_measured_ns > kMeasureEveryNs) {
+      reserve_other_memory();
     }
     write_back_idle();
     pump();

@@ -63,6 +63,8 @@ struct State {
   uint64_t stream_clock = 0;
   bool waits_for_others = false;  // asked other ranks for room
   uint64_t asked_at_ns = 0;
+  int64_t other_bytes = 0;        // reserved for memory outside the arena
+  uint64_t other_measured_ns = 0;
   uint64_t* room_reserved = nullptr;  // bitmap: 64 MiB pieces of the store's file that have room set aside
   std::atomic<bool> idle{false};      // set by the program's thread
 };
@@ -99,6 +101,10 @@ void arm();
 void cover_new_memory();
 /// Watches static region `index` and lists what of it is populated.
 void cover_static_region(int index);
+
+// other_memory.cc
+/// Measures what is resident outside the arena and reserves it.
+void reserve_other_memory();
 
 // transfers.cc
 bool can_transfer();

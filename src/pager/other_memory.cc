@@ -1,0 +1,110 @@
+// What this process keeps resident besides the arena: small allocations, stacks, static data that stayed, the MPI library's
+// own buffers and its share of the segments that ranks share. The budget is for everything a rank keeps resident, so this is
+// reserved like blocks are, once memory is short, and measured again every second.
+//
+// Read from /proc/self/smaps: private pages of all mappings but ours, and the proportional share of shared memory. At most
+// half of a process's equal share of the budget is counted, so that tiny budgets still leave room for blocks.
+#include <fcntl.h>
+#include <string.h>
+
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using base::system_call;
+
+/// Reads a file of /proc line by line through a small buffer, without allocating.
+class LineReader {
+ public:
+  explicit LineReader(const char* path) : file_(system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)) {}
+  ~LineReader() {
+    if (!base::is_error(file_)) {
+      (void)system_call(SYS_close, file_);
+    }
+  }
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+
+  /// The next line without its end (cut off where it is longer than the buffer), or nullptr.
+  const char* next() {
+    for (;;) {
+      if (char* end = static_cast<char*>(memchr(buffer_ + at_, '\n', filled_ - at_))) {
+        *end = 0;
+        const char* line = buffer_ + at_;
+        at_ = static_cast<size_t>(end - buffer_) + 1;
+        return line;
+      }
+      memmove(buffer_, buffer_ + at_, filled_ - at_);
+      filled_ -= at_;
+      at_ = 0;
+      if (filled_ == sizeof buffer_) {
+        filled_ = 0;
+      }
+      const long bytes = base::is_error(file_) ? 0 : system_call(SYS_read, file_, buffer_ + filled_, sizeof buffer_ - filled_);
+      if (bytes <= 0) {
+        return nullptr;
+      }
+      filled_ += static_cast<size_t>(bytes);
+    }
+  }
+
+ private:
+  long file_;
+  size_t at_ = 0;
+  size_t filled_ = 0;
+  char buffer_[8192];
+};
+
+/// The number in "Pss:     12 kB" in bytes, or -1 if the line is another.
+int64_t field(const char* line, const char* name) {
+  const size_t length = strlen(name);
+  if (strncmp(line, name, length) != 0) {
+    return -1;
+  }
+  int64_t value = 0;
+  for (line += length; *line != 0; ++line) {
+    value = *line >= '0' && *line <= '9' ? value * 10 + (*line - '0') : value;
+  }
+  return value * 1024;
+}
+
+bool begins_mapping(const char* line) { return (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f'); }
+
+int64_t measure() {
+  LineReader lines("/proc/self/smaps");
+  int64_t total = 0;
+  bool ours = false;
+  bool shared = false;
+  while (const char* line = lines.next()) {
+    if (begins_mapping(line)) {
+      ours = strstr(line, "/memfd:headroom-") != nullptr;
+      shared = strstr(line, " /dev/shm/") != nullptr || strstr(line, " /SYSV") != nullptr || strstr(line, " /memfd:") != nullptr;
+      continue;
+    }
+    const int64_t counted = ours ? -1 : field(line, shared ? "Pss:" : "Anonymous:");
+    total += counted > 0 ? counted : 0;
+  }
+  return total;
+}
+
+}  // namespace
+
+void reserve_other_memory() {
+  node::Ledger& ledger = *state.session->ledger;
+  const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
+  const int64_t most = ledger.budget / (2 * (alive > 0 ? alive : 1));
+  const int64_t measured = measure();
+  const int64_t wanted = measured < most ? measured : most;
+  node::Member& self = *state.session->self;
+  // Taken whether or not it is free: the memory is there. What is missing then is made up by evicting (pump()).
+  self.reserved_bytes.fetch_add(wanted - state.other_bytes, std::memory_order_relaxed);
+  ledger.free_bytes.fetch_sub(wanted - state.other_bytes, std::memory_order_acq_rel);
+  self.other_bytes.store(wanted, std::memory_order_relaxed);
+  state.other_bytes = wanted;
+  state.other_measured_ns = base::monotonic_ns();
+  trace::count_peak(trace::Counter::kOtherBytesPeak, static_cast<uint64_t>(measured));
+}
+
+}  // namespace headroom::pager
