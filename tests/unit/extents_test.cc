@@ -1,0 +1,106 @@
+// The allocator of extents against a simple model: random allocations, partial frees and resizes never overlap, keep their
+// content, and leave no claim behind.
+#include "heap/extents.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+
+#include <map>
+#include <random>
+
+#include "environment.h"
+#include "heap/heap.h"
+#include "pager/pager.h"
+
+namespace headroom::heap {
+namespace {
+
+void random_walk(const char* memory, const char* engine, int steps) {
+  test::set_environment(memory, engine);
+  ASSERT_EQ(pager::start(), base::Status::kOk);
+  std::mt19937 random(7);
+  struct Piece {
+    uint64_t bytes;
+    unsigned char fill;
+  };
+  std::map<char*, Piece> live;
+  uint64_t total = 0;
+  const auto check = [](const char* at, const Piece& piece) {
+    for (uint64_t byte = 0; byte < piece.bytes; byte += 1021) {
+      ASSERT_EQ(static_cast<unsigned char>(at[byte]), piece.fill) << "at " << byte << " of " << piece.bytes;
+    }
+  };
+  for (int step = 0; step < steps; ++step) {
+    const bool grow = live.empty() || (total < (48U << 20) && random() % 2 == 0);
+    if (grow) {
+      const uint64_t bytes = 4096 + random() % (3 << 20);
+      const bool zeroed = random() % 2 == 0;
+      const uint64_t alignment = random() % 4 == 0 ? uint64_t{1} << (12 + random() % 10) : 1;
+      auto* at = static_cast<char*>(allocate(bytes, alignment, zeroed));
+      ASSERT_NE(at, nullptr);
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(at) % alignment, 0U);
+      if (zeroed) {
+        check(at, {bytes, 0});
+      }
+      const auto after = live.lower_bound(at);
+      ASSERT_TRUE(after == live.end() || at + bytes <= after->first) << "overlaps what follows";
+      ASSERT_TRUE(after == live.begin() || std::prev(after)->first + std::prev(after)->second.bytes <= at);
+      live[at] = {bytes, static_cast<unsigned char>(1 + random() % 255)};
+      memset(at, live[at].fill, bytes);
+      total += bytes;
+      continue;
+    }
+    auto chosen = std::next(live.begin(), static_cast<long>(random() % live.size()));
+    check(chosen->first, chosen->second);
+    total -= chosen->second.bytes;
+    if (random() % 3 == 0) {
+      const uint64_t bytes = 4096 + random() % (3 << 20);
+      if (resize_in_place(chosen->first, bytes)) {
+        const uint64_t kept = bytes < chosen->second.bytes ? bytes : chosen->second.bytes;
+        check(chosen->first, {kept, chosen->second.fill});
+        chosen->second.bytes = bytes;
+        memset(chosen->first, chosen->second.fill, bytes);
+      }
+      total += chosen->second.bytes;
+      continue;
+    }
+    release(chosen->first, chosen->second.bytes, random() % 2 == 0);
+    live.erase(chosen);
+  }
+  for (const auto& [at, piece] : live) {
+    check(at, piece);
+    release(at, piece.bytes, false);
+  }
+}
+
+TEST(Extents, RandomWalkInMemory) {
+  random_walk("512M", "auto", 3000);
+  EXPECT_FALSE(pager::is_armed());
+  trim_kept_extents();
+  EXPECT_EQ(pager::session().self->reserved_bytes.load(), 0) << "every claim was given back";
+  EXPECT_TRUE(node::check_invariants(*pager::session().ledger));
+}
+
+TEST(Extents, RandomWalkShortOfMemory) {
+  random_walk("16M", "auto", 600);
+  EXPECT_TRUE(pager::is_armed());
+}
+
+TEST(Extents, RandomWalkShortOfMemoryWithSignals) {
+  random_walk("16M", "sigsegv", 300);
+  EXPECT_TRUE(pager::is_armed());
+}
+
+TEST(Extents, MiddleOfAnAllocationCanBeFreed) {
+  test::set_environment("64M", "auto");
+  ASSERT_EQ(pager::start(), base::Status::kOk);
+  auto* at = static_cast<char*>(allocate(8 << 20, 1, false));
+  memset(at, 7, 8 << 20);
+  release(at + (2 << 20), 4 << 20, false);
+  EXPECT_EQ(at[(2 << 20) - 1], 7);
+  EXPECT_EQ(at[6 << 20], 7);
+  EXPECT_EQ(pager::session().self->reserved_bytes.load(), 4 << 20);
+}
+
+}  // namespace
+}  // namespace headroom::heap

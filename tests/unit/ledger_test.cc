@@ -1,0 +1,90 @@
+// Reserving from the shared budget, alone and from many threads, and the record of modes.
+#include "node/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace headroom::node {
+namespace {
+
+std::unique_ptr<Ledger> make_ledger(int64_t budget) {
+  auto ledger = std::make_unique<Ledger>();
+  ledger->magic = kLedgerMagic;
+  ledger->budget = budget;
+  ledger->quota_cores = kMaxCores;
+  ledger->free_bytes.store(budget);
+  return ledger;
+}
+
+Member& alive(Ledger& ledger, int index) {
+  ledger.members[index].state.store(static_cast<uint32_t>(MemberState::kAlive));
+  return ledger.members[index];
+}
+
+TEST(Ledger, NeverGivesMoreThanTheBudget) {
+  auto ledger = make_ledger(100);
+  Member& member = alive(*ledger, 0);
+  EXPECT_TRUE(reserve(*ledger, member, 60));
+  EXPECT_FALSE(reserve(*ledger, member, 41));
+  EXPECT_TRUE(reserve(*ledger, member, 40));
+  EXPECT_FALSE(reserve(*ledger, member, 1));
+  release(*ledger, member, 100);
+  EXPECT_EQ(ledger->peak_reserved_bytes.load(), 100);
+  EXPECT_TRUE(check_invariants(*ledger));
+}
+
+TEST(Ledger, BalancesUnderContention) {
+  auto ledger = make_ledger(1000);
+  std::vector<std::thread> threads;
+  for (int index = 0; index < 4; ++index) {
+    threads.emplace_back([&, index] {
+      Member& member = alive(*ledger, index);
+      for (int round = 0; round < 20000; ++round) {
+        const int64_t bytes = 1 + (round * 37 + index) % 400;
+        if (reserve(*ledger, member, bytes)) {
+          ASSERT_GE(ledger->free_bytes.load(), 0);
+          release(*ledger, member, bytes);
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(ledger->free_bytes.load(), 1000);
+  EXPECT_LE(ledger->peak_reserved_bytes.load(), 1000);
+  EXPECT_TRUE(check_invariants(*ledger));
+}
+
+TEST(Ledger, AnInvariantThatIsBrokenIsSeen) {
+  auto ledger = make_ledger(100);
+  Member& member = alive(*ledger, 0);
+  ASSERT_TRUE(reserve(*ledger, member, 10));
+  ledger->free_bytes.fetch_add(1);
+  EXPECT_FALSE(check_invariants(*ledger));
+}
+
+TEST(Ledger, RecordsAModeOnlyWhenItChanges) {
+  auto ledger = make_ledger(100);
+  for (const uint32_t mode : {1U, 1U, 3U, 3U, 1U}) {
+    record_mode(*ledger, mode);
+  }
+  ASSERT_EQ(ledger->mode_changes.load(), 3U);
+  EXPECT_EQ(ledger->modes[1].mode.load(), 3U);
+}
+
+TEST(Ledger, SlotsAreCoresUnlessAsked) {
+  auto ledger = make_ledger(100);
+  ledger->core_mask[0].store(0b1011);
+  EXPECT_EQ(ledger->slots(), 3U);
+  ledger->quota_cores = 2;  // a container's processor quota
+  EXPECT_EQ(ledger->slots(), 2U);
+  ledger->asked_slots = 7;
+  EXPECT_EQ(ledger->slots(), 7U);
+}
+
+}  // namespace
+}  // namespace headroom::node

@@ -1,0 +1,127 @@
+// Both stores give back what they were given, in any order of completion, and report injected errors.
+#include "pager/store.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <vector>
+
+#include "environment.h"
+
+namespace headroom::pager {
+namespace {
+
+constexpr uint64_t kPiece = 64 << 10;
+
+struct Memory {
+  explicit Memory(uint64_t bytes) : address(static_cast<char*>(aligned_alloc(4096, bytes))) {}
+  ~Memory() { free(address); }
+  char* address;
+};
+
+/// Waits for `wanted` completions; returns the number that failed.
+int wait_for(Store& store, int wanted) {
+  int failed = 0;
+  while (wanted > 0) {
+    pollfd waiting = {store.descriptor(), POLLIN, 0};
+    poll(&waiting, 1, 1000);
+    Completion done[8];
+    const int found = store.collect(done, 8);
+    for (int index = 0; index < found; ++index) {
+      failed += done[index].error != 0 ? 1 : 0;
+    }
+    wanted -= found;
+  }
+  return failed;
+}
+
+void round_trip(Store& store) {
+  constexpr int kCount = 48;
+  Memory out(kCount * kPiece);
+  Memory in(kCount * kPiece);
+  for (uint64_t index = 0; index < kCount * kPiece; ++index) {
+    out.address[index] = static_cast<char>(index * 2654435761U >> 13);
+  }
+  for (uint64_t index = 0; index < kCount; ++index) {
+    store.submit({true, (kCount - 1 - index) * kPiece, out.address + index * kPiece, kPiece, index});
+  }
+  EXPECT_EQ(wait_for(store, kCount), 0);
+  for (uint64_t index = 0; index < kCount; ++index) {
+    store.submit({false, (kCount - 1 - index) * kPiece, in.address + index * kPiece, kPiece, index});
+  }
+  EXPECT_EQ(wait_for(store, kCount), 0);
+  EXPECT_EQ(memcmp(out.address, in.address, kCount * kPiece), 0);
+  EXPECT_EQ(store.in_flight(), 0);
+}
+
+TEST(Store, IoUringGivesBackWhatItWasGiven) {
+  test::set_environment("64M", "auto", "auto");
+  const auto file = open_store_file();
+  ASSERT_TRUE(file.ok());
+  Store* store = make_io_uring_store(file.value);
+  if (store == nullptr) {
+    GTEST_SKIP() << "the kernel refuses io_uring here";
+  }
+  EXPECT_EQ(store->kind(), base::StoreChoice::kIoUring);
+  round_trip(*store);
+}
+
+TEST(Store, ThreadsGiveBackWhatTheyWereGiven) {
+  test::set_environment("64M", "auto", "threads");
+  const auto file = open_store_file();
+  ASSERT_TRUE(file.ok());
+  Store* store = make_store(file.value);
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->kind(), base::StoreChoice::kThreads);
+  round_trip(*store);
+}
+
+TEST(Store, TheFileHasNoName) {
+  test::set_environment("64M", "auto");
+  const auto file = open_store_file();
+  ASSERT_TRUE(file.ok());
+  char link[64];
+  char target[4096] = {};
+  snprintf(link, sizeof link, "/proc/self/fd/%d", file.value.descriptor);
+  ASSERT_GT(readlink(link, target, sizeof target - 1), 0);
+  EXPECT_NE(strstr(target, "(deleted)"), nullptr) << target;
+}
+
+TEST(Store, TheNthTransferFailsAsAsked) {
+  test::set_environment("64M", "auto");
+  const auto file = open_store_file();
+  ASSERT_TRUE(file.ok());
+  Store* store = make_faulty_store(make_thread_store(file.value), "write:EIO:2");
+  ASSERT_NE(store, nullptr);
+  Memory memory(kPiece);
+  memset(memory.address, 1, kPiece);
+  for (uint64_t index = 0; index < 3; ++index) {
+    store->submit({true, index * kPiece, memory.address, kPiece, index});
+  }
+  EXPECT_EQ(wait_for(*store, 3), 1);
+}
+
+TEST(Store, ABadFaultIsRefused) {
+  for (const char* text : {"write", "write:EIO", "write:EWHAT:1", "sometimes:EIO:1", "read:EIO:0"}) {
+    EXPECT_EQ(make_faulty_store(nullptr, text), nullptr) << text;
+  }
+}
+
+TEST(StoreDeathTest, ADirectoryThatDoesNotExistIsNamed) {
+  test::set_environment("64M", "auto");
+  setenv("HEADROOM_STORAGE", "/no/such/directory", 1);
+  base::load_settings();
+  EXPECT_EXIT(
+      {
+        if (!open_store_file().ok()) {
+          _exit(3);
+        }
+      },
+      testing::ExitedWithCode(3), "/no/such/directory.*--storage");
+}
+
+}  // namespace
+}  // namespace headroom::pager
