@@ -1,0 +1,215 @@
+/* Hands evictable memory to the kernel in many ways: read, write, pread, readv, direct I/O, fread, fwrite, a datagram socket,
+   setvbuf, sigaltstack, a thread stack, madvise, mremap, mprotect. Prints "ok" or what went wrong. usage: system_calls MIB */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                      \
+  do {                                                                                        \
+    if (!(condition)) {                                                                       \
+      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #condition, strerror(errno));           \
+      exit(1);                                                                                \
+    }                                                                                         \
+  } while (0)
+
+static size_t bytes;
+static char *pressure;
+
+/* Drives everything else out of memory. */
+static void press(void) {
+  for (size_t at = 0; at < bytes; at += 4096) {
+    pressure[at]++;
+  }
+}
+
+static void fill(unsigned char *buffer, size_t count, unsigned seed) {
+  for (size_t i = 0; i < count; ++i) {
+    buffer[i] = (unsigned char)(i * 31 + seed + (i >> 12));
+  }
+}
+
+static int same(const unsigned char *buffer, size_t count, unsigned seed) {
+  for (size_t i = 0; i < count; ++i) {
+    if (buffer[i] != (unsigned char)(i * 31 + seed + (i >> 12))) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+static void files(const char *path) {
+  const size_t count = bytes / 2;
+  unsigned char *out = malloc(count), *in = malloc(count);
+  fill(out, count, 1);
+  press();
+  int file = open(path, O_CREAT | O_RDWR | O_TRUNC, 0600);
+  CHECK(file >= 0 && write(file, out, count) == (ssize_t)count);
+  press();
+  CHECK(pread(file, in, count, 0) == (ssize_t)count && same(in, count, 1));
+  memset(in, 0, count);
+  press();
+  struct iovec parts[3] = {{in, count / 3}, {in + count / 3, count / 3}, {in + 2 * (count / 3), count - 2 * (count / 3)}};
+  CHECK(lseek(file, 0, SEEK_SET) == 0 && readv(file, parts, 3) == (ssize_t)count && same(in, count, 1));
+  /* a short read must leave what is behind it alone */
+  in[10] = 77;
+  CHECK(pread(file, in, count, (off_t)count - 10) == 10 && in[10] == 77);
+  close(file);
+
+  int direct = open(path, O_RDWR | O_DIRECT);
+  if (direct >= 0) { /* the device writes into pages that must not be taken away meanwhile */
+    unsigned char *aligned = aligned_alloc(4096, count);
+    press();
+    CHECK(pread(direct, aligned, count & ~4095ul, 0) == (ssize_t)(count & ~4095ul));
+    press();
+    CHECK(same(aligned, count & ~4095ul, 1));
+    free(aligned);
+    close(direct);
+  }
+
+  FILE *stream = fopen(path, "w+");
+  char *own_buffer = malloc(2 << 20);
+  CHECK(stream != NULL && setvbuf(stream, own_buffer, _IOFBF, 2 << 20) == 0);
+  fill(out, count, 5);
+  press();
+  CHECK(fwrite(out, 1, count, stream) == count && fflush(stream) == 0);
+  rewind(stream);
+  memset(in, 0, count);
+  press();
+  CHECK(fread(in, 1, count, stream) == count && same(in, count, 5));
+  fclose(stream);
+  unlink(path);
+  free(own_buffer);
+  free(in);
+  free(out);
+}
+
+static void *late_sender(void *socket) {
+  static unsigned char datagram[50000];
+  usleep(200000);
+  fill(datagram, sizeof datagram, 3);
+  CHECK(send(*(int *)socket, datagram, sizeof datagram, 0) == sizeof datagram);
+  return NULL;
+}
+
+/* A datagram arrives while the receiver waits in a buffer that others want evicted. */
+static void datagrams(void) {
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+  unsigned char *buffer = malloc(2 << 20);
+  memset(buffer, 0, 2 << 20);
+  press();
+  pthread_t sender;
+  CHECK(pthread_create(&sender, NULL, late_sender, &ends[1]) == 0);
+  CHECK(recv(ends[0], buffer, 2 << 20, 0) == 50000 && same(buffer, 50000, 3));
+  pthread_join(sender, NULL);
+  free(buffer);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+static volatile sig_atomic_t signals;
+static void on_signal(int number) {
+  (void)number;
+  ++signals;
+}
+
+static void *on_own_stack(void *argument) {
+  char local[1 << 16];
+  memset(local, 1, sizeof local);
+  press();
+  return local[100] == 1 ? argument : NULL;
+}
+
+static void stacks(void) {
+  char *stack = malloc(2 << 20);
+  stack_t alternate = {.ss_sp = stack, .ss_size = 2 << 20};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+  CHECK(sigaltstack(&alternate, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);
+  press();
+  CHECK(raise(SIGUSR1) == 0 && signals == 1);
+  stack_t none = {.ss_flags = SS_DISABLE};
+  CHECK(sigaltstack(&none, NULL) == 0);
+
+  char *thread_stack = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  CHECK(pthread_attr_setstack(&attributes, thread_stack, 4 << 20) == 0);
+  pthread_t thread;
+  void *result;
+  CHECK(pthread_create(&thread, &attributes, on_own_stack, thread_stack) == 0 && pthread_join(thread, &result) == 0);
+  CHECK(result == thread_stack);
+  CHECK(munmap(thread_stack, 4 << 20) == 0);
+}
+
+/* The program blocks every signal and still touches memory that is not there. */
+static void blocked_signals(void) {
+  sigset_t all, before;
+  sigfillset(&all);
+  CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
+  press();
+  press();
+  CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
+}
+
+static void maps(void) {
+  unsigned char *map = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(map != MAP_FAILED);
+  fill(map, 8 << 20, 2);
+  press();
+  CHECK(madvise(map + (1 << 20) + 4096, 2 << 20, MADV_DONTNEED) == 0);
+  for (size_t i = 0; i < (2 << 20); i += 513) {
+    CHECK(map[(1 << 20) + 4096 + i] == 0);
+  }
+  CHECK(same(map, (1 << 20) + 4096, 2));
+  fill(map, 8 << 20, 4);
+  unsigned char *moved = mremap(map, 8 << 20, 20 << 20, MREMAP_MAYMOVE);
+  CHECK(moved != MAP_FAILED);
+  press();
+  CHECK(same(moved, 8 << 20, 4) && moved[(20 << 20) - 1] == 0);
+  CHECK(mprotect(moved + (10 << 20), 4096, PROT_NONE) == 0 && mprotect(moved + (10 << 20), 4096, PROT_READ | PROT_WRITE) == 0);
+  moved[10 << 20] = 1;
+  CHECK(munmap(moved + (4 << 20), 2 << 20) == 0);
+  press();
+  CHECK(same(moved, 4 << 20, 4));
+  CHECK(munmap(moved, 4 << 20) == 0 && munmap(moved + (6 << 20), 14 << 20) == 0);
+  void *aligned;
+  CHECK(posix_memalign(&aligned, 1 << 21, 3 << 20) == 0 && (uintptr_t)aligned % (1 << 21) == 0);
+  CHECK(malloc_usable_size(aligned) >= 3 << 20);
+  free(aligned);
+  char *grown = malloc(1000);
+  memset(grown, 6, 1000);
+  grown = realloc(grown, 5 << 20);
+  CHECK(grown[999] == 6);
+  memset(grown, 7, 5 << 20);
+  grown = realloc(grown, 30 << 20);
+  CHECK(grown[(5 << 20) - 1] == 7);
+  grown = realloc(grown, 100);
+  CHECK(grown[99] == 7);
+  free(grown);
+}
+
+int main(int argc, char **argv) {
+  bytes = (size_t)atoi(argc > 1 ? argv[1] : "16") << 20;
+  pressure = malloc(bytes);
+  memset(pressure, 0, bytes);
+  char path[256];
+  snprintf(path, sizeof path, "%s/system_calls-%d", argc > 2 ? argv[2] : "/var/tmp", getpid());
+  files(path);
+  datagrams();
+  stacks();
+  blocked_signals();
+  maps();
+  printf("ok\n");
+  return 0;
+}

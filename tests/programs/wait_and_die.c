@@ -1,0 +1,30 @@
+/* The last rank kills itself (or waits to be killed) while the others wait for it. usage: wait_and_die kill|sleep */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  int rank, ranks;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  char *memory = malloc(64 << 20);
+  memset(memory, 1, 64 << 20);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    printf("waiting\n");
+    fflush(stdout);
+  }
+  if (rank == ranks - 1 && strcmp(argv[1], "kill") == 0) {
+    raise(SIGKILL);
+  }
+  if (strcmp(argv[1], "sleep") == 0) {
+    sleep(60);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+  return 0;
+}
