@@ -1,0 +1,135 @@
+"""The same results as without Headroom, with memory enough and short, on every engine and MPI; and that it really paged."""
+
+import pytest
+from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, environment, headroom_run, plain_run
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("mpi", [*WHEELS, STANDARD_ABI, *DEBIAN], ids=lambda mpi: mpi.name)
+def test_every_call_in_memory(mpi, tmp_path):
+    program = compile_program(mpi, "calls.c")
+    for ranks in (2, 5):
+        plain = plain_run([*mpi.command(ranks), program, 2])
+        assert plain.returncode == 0, plain.stderr
+        under = headroom_run([program, 2], tmp_path, before=mpi.command(ranks), memory="1G")
+        assert under.status == 0, under.errors
+        assert under.output == plain.stdout
+        expected = "standard" if mpi.name == "standard" else "openmpi" if mpi.is_open_mpi else "mpich"
+        assert {rank["mpi"] for rank in under.report["ranks"]} == {expected}
+        assert len(under.report["ranks"]) == ranks
+        assert not under.short_of_memory
+
+
+@pytest.mark.parametrize("mode", ["pass", "yield", "turns"])
+def test_every_call_in_every_mode(mpi, mode, tmp_path):
+    program = compile_program(mpi, "calls.c")
+    plain = plain_run([*mpi.command(4), program, 3])
+    under = headroom_run([program, 3], tmp_path, before=mpi.command(4), memory="1G", mode=mode)
+    assert under.status == 0, under.errors
+    assert under.output == plain.stdout
+    assert {change["mode"] for change in under.report["modes"]} == {mode}
+    if mode == "turns":
+        assert under.total("turns") > 0
+        assert under.total("waits_turns") > 0
+
+
+def test_out_of_core(mpi, engine, tmp_path):
+    """4 ranks on 2 cores need four times the budget; every block has been out at least twice."""
+    program = compile_program(mpi, "out_of_core.c")
+    plain = plain_run([*mpi.command(4), program, 32, 2])
+    assert plain.returncode == 0
+    budget, footprint = 64 * MIB, 4 * 2 * 32 * MIB
+    under = headroom_run([program, 32, 2], tmp_path, before=mpi.command(4), memory="64M", engine=engine)
+    assert under.status == 0, under.errors
+    assert under.output == plain.stdout
+    assert "wrong 0" in under.output
+    under.assert_paged(footprint, budget)
+    assert under.engines() == {engine}
+    assert under.total("blocks_twice_out") >= (footprint - budget) // (256 << 10)
+    assert "turns" in {change["mode"] for change in under.report["modes"]}
+
+
+@pytest.mark.parametrize("evict", ["lazy", "auto", "aggressive"])
+def test_eviction_policies(evict, tmp_path):
+    mpi = WHEELS[0]
+    program = compile_program(mpi, "out_of_core.c")
+    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(4), memory="48M", evict=evict)
+    assert under.status == 0, under.errors
+    assert "wrong 0" in under.output
+    assert under.report["evict"] == evict
+    under.assert_paged(4 * 2 * 16 * MIB, 48 * MIB)
+
+
+@pytest.mark.parametrize("store", ["io_uring", "threads"])
+def test_stores(store, tmp_path):
+    mpi = WHEELS[1]
+    program = compile_program(mpi, "out_of_core.c")
+    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", store=store)
+    assert under.status == 0, under.errors
+    assert {rank["store"] for rank in under.report["ranks"]} == {store}
+    assert all(rank["store_direct"] for rank in under.report["ranks"])
+    under.assert_paged(3 * 2 * 16 * MIB, 48 * MIB)
+
+
+def test_more_ranks_than_cores_and_memory(mpi, tmp_path):
+    program = compile_program(mpi, "out_of_core.c")
+    under = headroom_run([program, 8, 2], tmp_path, before=mpi.command(8), memory="64M", timeout=250)
+    assert under.status == 0, under.errors
+    assert "wrong 0" in under.output
+    under.assert_paged(8 * 2 * 8 * MIB, 64 * MIB)
+    assert under.report["slots"] <= under.report["cores"]
+
+
+def test_yielding_happens_in_the_library(tmp_path):
+    """More ranks than cores, memory enough: MPICH yields in its own progress loop, so no call changes its form."""
+    mpi = WHEELS[0]
+    program = compile_program(mpi, "calls.c")
+    under = headroom_run([program, 2], tmp_path, before=mpi.command(8), memory="1G")
+    assert under.status == 0
+    assert under.report["modes"][-1]["mode"] == "yield"
+    assert under.total("collectives_nonblocking") == 0
+    assert under.total("waits_yielding") == 0
+
+
+def test_allocations_of_the_mpi_library_stay_out(tmp_path):
+    mpi = WHEELS[0]
+    program = compile_program(mpi, "calls.c")
+    under = headroom_run([program, 1], tmp_path, before=mpi.command(2), memory="1G")
+    assert under.total("allocations_passed") > 0
+    # The program itself allocates one large piece a rank, by MPI_Alloc_mem.
+    assert under.total("allocations") == 2
+
+
+@pytest.mark.parametrize("mpi", DEBIAN, ids=lambda mpi: mpi.name)
+@pytest.mark.parametrize("interface", ["USE_MPIF", "USE_MPI", "USE_MPI_F08"])
+@pytest.mark.parametrize("memory", ["1G", "96M"])
+def test_fortran_common_blocks(mpi, interface, memory, tmp_path):
+    compiler = {"mpich-debian": "mpif90.mpich", "openmpi-debian": "mpif90.openmpi"}[mpi.name]
+    program = compile_program(mpi, "common_block.f90", "-cpp", f"-D{interface}", "-fallow-argument-mismatch", compiler=compiler)
+    under = headroom_run([program], tmp_path, before=mpi.command(2), memory=memory)
+    assert under.status == 0, under.errors
+    assert "sum ok" in under.output
+    assert under.total("static_bytes") > 2 * 90 * MIB
+    if memory == "96M":
+        under.assert_paged(2 * 91 * MIB, 96 * MIB)
+    else:
+        assert not under.short_of_memory
+
+
+def test_static_data_can_stay(tmp_path):
+    mpi = DEBIAN[0]
+    program = compile_program(mpi, "common_block.f90", "-cpp", "-DUSE_MPI_F08", compiler="mpif90.mpich")
+    under = headroom_run([program], tmp_path, before=mpi.command(2), memory="64M", static_data="off")
+    assert under.status == 0, under.errors
+    assert under.total("static_bytes") == 0
+
+
+def test_small_shared_memory_file_system(tmp_path):
+    """The arena does not depend on /dev/shm: with one too small for it, it works all the same."""
+    mpi = WHEELS[1]
+    program = compile_program(mpi, "out_of_core.c")
+    env = environment() | {"OMPI_MCA_btl_sm_backing_directory": "/var/tmp"}
+    under = headroom_run([program, 48, 1], tmp_path, before=mpi.command(2), memory="64M", env=env)
+    assert under.status == 0, under.errors
+    under.assert_paged(2 * 2 * 48 * MIB, 64 * MIB)
