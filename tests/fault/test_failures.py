@@ -1,0 +1,152 @@
+"""What goes wrong ends with a message that names rank, cause and remedy, in time, and leaves nothing behind."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_run, plain_run
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(("fault", "words"), [("write:ENOSPC:20", "No space left on device"), ("read:EIO:5", "Input/output error")])
+def test_failing_storage(mpi, fault, words, tmp_path):
+    program = compile_program(mpi, "out_of_core.c")
+    env = environment(store_fault=fault)
+    run = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", env=env, timeout=60)
+    assert run.status != 0
+    assert re.search(rf"headroom: rank \d+: error: .*storage in \S+ failed: {words}.*--storage", run.errors, re.S), run.errors
+
+
+def test_full_file_system(tmp_path):
+    """A real file system that fills up."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    image, mount = tmp_path / "image", tmp_path / "mount"
+    mount.mkdir()
+    with image.open("wb") as file:
+        file.truncate(48 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    if subprocess.run(["mount", "-o", "loop", image, mount], capture_output=True, check=False).returncode != 0:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32M", "none", mount], check=True)
+    try:
+        mpi = WHEELS[0]
+        program = compile_program(mpi, "out_of_core.c")
+        env = environment(memory="48M", storage=str(mount))
+        # Given by the environment, so that a memory file system is accepted if no loop device can be had.
+        run = plain_run([*mpi.command(2), "env", f"HEADROOM_STORAGE={mount}", HEADROOM, "run", program, 32, 1], env=env, timeout=60)
+        assert run.returncode != 0
+        assert "in memory" in run.stderr or re.search(r"rank \d+: error: .*No space left on device.*--storage", run.stderr), run.stderr
+    finally:
+        subprocess.run(["umount", "-l", mount], check=True)
+
+
+def test_budget_too_small(mpi, tmp_path):
+    program = compile_program(mpi, "out_of_core.c")
+    run = headroom_run([program, 16, 1], tmp_path, before=mpi.command(6), memory="16M", timeout=60)
+    assert run.status != 0
+    assert re.search(r"--memory 16 MiB is too small for \d processes on this node: .* raise it to \d+ MiB", run.errors), run.errors
+
+
+def test_killed_rank(mpi, tmp_path):
+    program = compile_program(mpi, "wait_and_die.c")
+    started = time.monotonic()
+    run = headroom_run([program, "kill"], tmp_path, before=mpi.command(3), memory="64M", timeout=60)
+    assert time.monotonic() - started < 50
+    assert run.status != 0
+    assert re.search(r"rank 2 \(process \d+, \S*wait_and_die-\w+\) was ended by signal 9 .*memory ran out", run.errors), run.errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stopping_the_launcher(mpi, number):
+    """A signal to `headroom run -n` reaches the ranks; nobody is left."""
+    program = compile_program(mpi, "wait_and_die.c")
+    command = [HEADROOM, "run", "-n", "3", "--memory", "64M", "--", program, "sleep"]
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=environment(), start_new_session=True) as child:
+        assert child.stdout.readline().strip() == "waiting"
+        child.send_signal(number)
+        assert child.wait(timeout=30) != 0
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and running(program.name):
+        time.sleep(0.1)
+    assert not running(program.name)
+
+
+def running(name: str) -> list[str]:
+    listing = subprocess.run(["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listing.splitlines() if name in line and " Z" not in line]
+
+
+def test_unwritable_storage(tmp_path):
+    program = compile_program(None, "exit_status.c")
+    for path in ("/no/such/place", "/proc"):
+        run = headroom_run([program], tmp_path, memory="64M", storage=path)
+        assert run.status == 1
+        assert f"--storage {path}" in run.errors
+
+
+def test_storage_in_memory_is_refused(tmp_path):
+    run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, memory="64M", storage="/dev/shm")
+    assert run.status == 1
+    assert "is in memory" in run.errors
+
+
+def test_forced_engine_that_cannot_be_had(tmp_path):
+    """An ordinary user may not have unrestricted userfaultfd; forced, that is an error and not another engine."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    program = compile_program(None, "exit_status.c")
+    program.parent.chmod(0o755)
+    run = as_ordinary_user([HEADROOM, "run", "--memory", "64M", "--engine", "userfaultfd", program])
+    if run.returncode == 0 and can_use_userfaultfd():
+        return  # this machine lets everybody
+    assert run.returncode == 2, run.stderr
+    assert "--engine userfaultfd: the kernel refuses it to this user" in run.stderr
+    assert "vm.unprivileged_userfaultfd" in run.stderr
+
+
+def can_use_userfaultfd() -> bool:
+    with open("/proc/sys/vm/unprivileged_userfaultfd") as file:
+        return file.read().strip() == "1" or os.stat("/dev/userfaultfd").st_mode & 0o006 == 0o006
+
+
+def as_ordinary_user(command: list) -> subprocess.CompletedProcess:
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", *command]
+    return plain_run(words, env=environment() | {"HOME": "/tmp"})
+
+
+def test_forced_abi_that_is_another(tmp_path):
+    mpi = WHEELS[0]
+    run = headroom_run([compile_program(mpi, "calls.c"), 1], tmp_path, before=mpi.command(1), memory="64M", mpi="openmpi")
+    assert run.status == 2
+    assert re.search(r"--mpi openmpi: the program uses \S*libmpi.so.12", run.errors), run.errors
+
+
+def test_wrong_launcher_is_explained(tmp_path):
+    """N times rank 0 of 1: the launcher of another MPI."""
+    program = compile_program(WHEELS[1], "out_of_core.c")
+    run = headroom_run([program, 2, 1], tmp_path, before=WHEELS[0].command(3), memory="64M")
+    assert run.errors.count('this one is "rank 0 of 1"') == 1, run.errors
+    assert "headroom run -n 3" in run.errors
+
+
+def test_program_not_found(tmp_path):
+    run = headroom_run(["no-such-program"], tmp_path)
+    assert run.status == 127
+    assert "no-such-program: not found" in run.errors
+
+
+@pytest.mark.parametrize("status", [0, 1, 42])
+def test_exit_status_is_the_programs(status, tmp_path):
+    run = headroom_run([compile_program(None, "exit_status.c"), status], tmp_path, memory="64M")
+    assert run.status == status
+
+
+def test_exit_status_through_the_launcher(mpi, tmp_path):
+    program = compile_program(mpi, "wait_and_die.c")
+    done = plain_run([HEADROOM, "run", "-n", 2, "--memory", "64M", program, "kill"], timeout=60)
+    assert done.returncode != 0

@@ -1,0 +1,138 @@
+"""The traps of the kernel and of MPI libraries that were met while Headroom was designed (docs/bugs.md): each test fails if the
+guard against one of them is taken away."""
+
+import os
+import subprocess
+
+import pytest
+from conftest import ENGINES, ROOT, WHEELS, compile_program, environment, headroom_run, need_hard_limit, plain_run
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("memory", ["256M", "24M"])
+def test_fork_keeps_its_meaning(engine, memory, tmp_path):
+    run = headroom_run([compile_program(None, "fork_snapshot.c"), 48], tmp_path, memory=memory, engine=engine)
+    assert run.status == 0, run.errors
+    assert run.output == "parent wrong 0 child 0\n"
+    assert run.total("forks") == 2
+    assert run.total("fork_blocks_copied") > 0
+    assert run.total("static_bytes") >= 7 * MIB
+    if memory == "24M":
+        run.assert_paged(48 * MIB, 24 * MIB)
+
+
+@pytest.mark.parametrize("memory", ["256M", "24M"])
+def test_system_calls_on_evictable_memory(engine, memory, tmp_path):
+    run = headroom_run([compile_program(None, "system_calls.c"), 48], tmp_path, memory=memory, engine=engine)
+    assert run.output == "ok\n", run.errors
+    assert run.total("holds") > 0
+    if engine != "userfaultfd":
+        assert run.total("bounced_bytes") > 0  # stdio
+    if memory == "24M":
+        run.assert_paged(48 * MIB, 24 * MIB)
+
+
+def test_a_wrapper_script_is_not_a_rank(mpi, tmp_path):
+    """Shells and small tools carry a rank's environment without being that rank."""
+    program = compile_program(mpi, "calls.c")
+    script = tmp_path / "wrapper.sh"
+    script.write_text(f'#!/bin/bash\necho hello | sed s/hello/x/ >/dev/null\n"{program}" "$@"\n')
+    script.chmod(0o755)
+    run = headroom_run([script, 1], tmp_path, before=mpi.command(3), memory="256M")
+    assert run.status == 0, run.errors
+    assert sorted(rank["rank"] for rank in run.report["ranks"]) == [0, 1, 2]
+
+
+def test_address_space_is_random_and_the_arena_is_not(tmp_path):
+    with open("/proc/sys/kernel/randomize_va_space") as file:
+        assert file.read().strip() != "0"
+    for _ in range(3):
+        run = headroom_run([compile_program(None, "fork_snapshot.c"), 8], tmp_path, memory="64M")
+        assert run.status == 0, run.errors
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_hard_limit(engine, tmp_path):
+    """Three times the budget inside a cgroup of budget + 25 %, swap off, 4 ranks: memory is reserved before it is filled (a
+    refill at the limit is killed, not refused), what lies outside the arena counts, and nothing goes through the page cache."""
+    hard_limit = need_hard_limit()
+    mpi = WHEELS[0]
+    budget = 192 * MIB
+    program = compile_program(mpi, "out_of_core.c")
+    plain = plain_run([*mpi.command(4), program, 72, 2])
+    disk_before = written_to_disk()
+    with hard_limit.HardLimit(budget + budget // 4, swap=False) as limit:
+        before = [*limit.wrap([]), *mpi.command(4)]
+        run = headroom_run([program, 72, 2], tmp_path, before=before, memory="192M", engine=engine, timeout=250)
+        assert run.status == 0, run.errors
+        assert limit.killed() == 0
+        assert limit.swapped() == 0
+        assert limit.page_cache() < 48 * MIB
+    assert run.output == plain.stdout
+    assert run.engines() == {engine}
+    run.assert_paged(4 * 2 * 72 * MIB, budget)
+    assert run.total("blocks_twice_out") >= 4 * 2 * 72 * 4 - 4 * 192
+    # The kernel's own count of what went to the disk agrees with the store's.
+    assert written_to_disk() - disk_before >= 0.9 * run.total("bytes_written")
+
+
+def written_to_disk() -> int:
+    """Bytes that the kernel has written to all whole disks."""
+    total = 0
+    with open("/proc/diskstats") as file:
+        for line in file:
+            fields = line.split()
+            if os.path.exists(f"/sys/block/{fields[2]}") and not fields[2].startswith(("loop", "ram", "dm-")):
+                total += int(fields[9]) * 512
+    return total
+
+
+def test_as_an_ordinary_user(mpi, tmp_path):
+    """Without privileges: engine userfaultfd-user (or sigsegv), the library's cross-memory attach off, everything right."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    program = compile_program(mpi, "out_of_core.c")
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents:
+        if str(parent).startswith("/tmp/"):
+            parent.chmod(0o755)
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    env = environment() | {"HOME": "/tmp", "TMPDIR": "/tmp"}
+    run = headroom_run([program, 24, 2], tmp_path, before=[*user, *mpi.command(3)], memory="64M", env=env)
+    assert run.status == 0, run.errors
+    assert "wrong 0" in run.output
+    assert run.engines() <= {"userfaultfd-user", "sigsegv"} or "userfaultfd" in run.engines()
+    run.assert_paged(3 * 2 * 24 * MIB, 64 * MIB)
+
+
+def test_without_userfaultfd_and_io_uring(tmp_path):
+    """As in a container whose seccomp profile forbids both: the fall-backs serve, and say so."""
+    program = compile_program(None, "deny.c")
+    mpi = WHEELS[0]
+    job = compile_program(mpi, "out_of_core.c")
+    run = headroom_run([job, 16, 2], tmp_path, before=[program, *mpi.command(2)], memory="32M")
+    assert run.status == 0, run.errors
+    assert run.engines() == {"sigsegv"}
+    assert {rank["store"] for rank in run.report["ranks"]} == {"threads"}
+    assert "the kernel refuses io_uring here; storage is read and written by threads" in run.errors
+    run.assert_paged(2 * 2 * 16 * MIB, 32 * MIB)
+
+
+def test_threads_multiple_and_sessions_do_not_hang(tmp_path):
+    mpi = WHEELS[0]
+    program = compile_program(mpi, "threads.c")
+    for mode in ("yield", "turns"):
+        run = headroom_run([program], tmp_path, before=mpi.command(3), memory="1G", mode=mode, timeout=60)
+        assert run.status == 0, run.errors
+        assert "threads ok" in run.output
+
+
+def test_exceptions_and_no_mpi(tmp_path):
+    """A program that never calls MPI runs too, and C++ exceptions pass through."""
+    source = ROOT / "tests/programs/plain.cc"
+    program = ROOT / "build/tests/plain-cc"
+    subprocess.run(["g++", "-O2", "-o", program, source], check=True)
+    run = headroom_run([program], tmp_path, memory="24M")
+    assert run.output == "plain ok\n", run.errors
+    run.assert_paged(64 * MIB, 24 * MIB)
