@@ -1,6 +1,7 @@
 // See scheduler.h.
 #include "sched/scheduler.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
@@ -104,6 +105,52 @@ void wait_for_slot() {
   trace::count(Counter::kSlotWaitNs, base::monotonic_ns() - started);
 }
 
+// Threads: the process has one slot. It is given up when every thread that has called MPI is blocked there, and taken back by
+// the first that goes on; the others find it taken.
+std::atomic<int> mpi_threads{0};
+std::atomic<int> blocked_threads{0};
+base::FutexLock taking_slot;
+thread_local bool known_thread __attribute__((tls_model("initial-exec"))) = false;
+thread_local bool this_thread_blocks __attribute__((tls_model("initial-exec"))) = false;
+
+void thread_ends(void*) { mpi_threads.fetch_sub(1, std::memory_order_relaxed); }
+
+void register_thread() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made = 0;
+    pthread_key_create(&made, thread_ends);
+    return made;
+  }();
+  known_thread = true;
+  mpi_threads.fetch_add(1, std::memory_order_relaxed);
+  pthread_setspecific(key, &known_thread);
+}
+
+/// This thread blocks; true if it was the last one, so that the slot was given up.
+bool begin_blocking() {
+  if (!known_thread) {
+    register_thread();
+  }
+  this_thread_blocks = true;
+  if (blocked_threads.fetch_add(1, std::memory_order_acq_rel) + 1 < mpi_threads.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  release_slot();
+  return true;
+}
+
+void end_blocking() {
+  this_thread_blocks = false;
+  blocked_threads.fetch_sub(1, std::memory_order_acq_rel);
+  const base::LockHolder lock(taking_slot);
+  pager::set_idle(false);
+  if (self().has_slot.load(std::memory_order_relaxed) == 0) {
+    wait_for_slot();
+    trace::count(Counter::kTurns);
+  }
+  set_run_state(RunState::kRunning);
+}
+
 void sleep_ns(uint32_t ns) {
   const timespec time = {0, static_cast<long>(ns)};
   (void)base::system_call(SYS_nanosleep, &time, nullptr);
@@ -137,23 +184,16 @@ Mode mode() {
 }
 
 void give_slot_up() {
-  if (mode() == Mode::kTurns) {
-    release_slot();
+  if (mode() == Mode::kTurns && begin_blocking()) {
     set_run_state(RunState::kBlocked);
     pager::set_idle(true);
   }
 }
 
 void take_slot() {
-  if (mode() != Mode::kTurns) {
-    return;
+  if (this_thread_blocks) {
+    end_blocking();
   }
-  pager::set_idle(false);
-  if (self().has_slot.load(std::memory_order_relaxed) == 0) {
-    wait_for_slot();
-    trace::count(Counter::kTurns);
-  }
-  set_run_state(RunState::kRunning);
 }
 
 Wait::Wait() { trace::count(mode() == Mode::kTurns ? Counter::kWaitsTurns : Counter::kWaitsYielding); }
@@ -179,9 +219,9 @@ void Wait::pause() {
   }
   if (!gave_up_) {
     gave_up_ = true;
-    release_slot();
+    last_ = begin_blocking();
   }
-  if (waited > kIdleAfterNs) {
+  if (last_ && waited > kIdleAfterNs) {
     set_run_state(RunState::kBlocked);
     pager::set_idle(true);
   }

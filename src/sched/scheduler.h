@@ -48,6 +48,7 @@ class Wait {
   uint32_t polls_ = 0;
   uint32_t sleep_ns_ = 20'000;
   bool gave_up_ = false;
+  bool last_ = false;  // no other thread of the process computes
 };
 
 /// The library's progress loop went round once, and moved something or not (mpi/progress_hook.cc).

@@ -8,6 +8,7 @@
 static long sum_of(std::size_t count) {
   std::vector<long> values(count);
   std::iota(values.begin(), values.end(), 1);
+  asm volatile("" : : "r"(values.data()) : "memory");
   long sum = 0;
   for (const long value : values) {
     sum += value;
@@ -28,7 +29,8 @@ int main() {
   }
   bool refused = false;
   try {
-    delete[] new char[static_cast<std::size_t>(1) << 46];
+    char* volatile huge = new char[static_cast<std::size_t>(1) << 46];
+    delete[] huge;
   } catch (const std::bad_alloc&) {
     refused = true;
   }
