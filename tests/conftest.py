@@ -104,7 +104,9 @@ def plain_run(command: list, timeout: int = 120, env: dict | None = None) -> sub
     return subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=env or environment(), check=False)
 
 
-def headroom_run(command: list, tmp_path: Path, before: list = (), timeout: int = 200, env: dict | None = None, **settings) -> Run:
+def headroom_run(
+    command: list, tmp_path: Path, before: list = (), timeout: int = 200, env: dict | None = None, **settings
+) -> Run:
     """Runs `BEFORE headroom run --SETTING VALUE ... COMMAND`; `before` is a launcher, or empty."""
     report = tmp_path / f"run-{time.monotonic_ns()}.json"
     options = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]

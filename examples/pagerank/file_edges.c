@@ -9,8 +9,8 @@
 #include "graph.h"
 
 typedef struct {
-  const char *path;
-  FILE *file;
+  const char* path;
+  FILE* file;
   long begin, end; /* this rank's bytes */
   int one_based;
   int symmetric;
@@ -18,7 +18,7 @@ typedef struct {
   Edge pending;
 } FileEdges;
 
-static int read_edge(const FileEdges *self, const char *line, Edge *edge) {
+static int read_edge(const FileEdges* self, const char* line, Edge* edge) {
   while (isspace((unsigned char)*line)) {
     ++line;
   }
@@ -34,8 +34,8 @@ static int read_edge(const FileEdges *self, const char *line, Edge *edge) {
   return 1;
 }
 
-static uint64_t next(EdgeSource *source, Edge *edges, uint64_t most) {
-  FileEdges *self = source->state;
+static uint64_t next(EdgeSource* source, Edge* edges, uint64_t most) {
+  FileEdges* self = source->state;
   uint64_t count = 0;
   char line[512];
   while (count < most) {
@@ -62,14 +62,14 @@ static uint64_t next(EdgeSource *source, Edge *edges, uint64_t most) {
   return count;
 }
 
-static void rewind_edges(EdgeSource *source) {
-  FileEdges *self = source->state;
+static void rewind_edges(EdgeSource* source) {
+  FileEdges* self = source->state;
   fseek(self->file, self->begin, SEEK_SET);
   self->has_pending = 0;
 }
 
 /* The first position at or after `at` where a line begins. */
-static long line_start(FILE *file, long at, long body) {
+static long line_start(FILE* file, long at, long body) {
   if (at <= body) {
     return body;
   }
@@ -80,7 +80,7 @@ static long line_start(FILE *file, long at, long body) {
 }
 
 /* Matrix Market's header; returns the number of vertices, or 0 if the file is a plain list. */
-static uint64_t read_header(FileEdges *self) {
+static uint64_t read_header(FileEdges* self) {
   char line[512] = "";
   if (fgets(line, sizeof line, self->file) == NULL || strncmp(line, "%%MatrixMarket", 14) != 0) {
     rewind(self->file);
@@ -103,7 +103,7 @@ static uint64_t read_header(FileEdges *self) {
   return rows > columns ? rows : columns;
 }
 
-static uint64_t count_vertices(EdgeSource *source) {
+static uint64_t count_vertices(EdgeSource* source) {
   uint64_t largest = 0;
   Edge edges[256];
   source->vertices = UINT64_MAX;
@@ -117,11 +117,11 @@ static uint64_t count_vertices(EdgeSource *source) {
   return largest;
 }
 
-EdgeSource file_edges(const char *path) {
+EdgeSource file_edges(const char* path) {
   int rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  FileEdges *self = need(sizeof *self, "the reader");
+  FileEdges* self = need(sizeof *self, "the reader");
   *self = (FileEdges){.path = path, .file = fopen(path, "r")};
   if (self->file == NULL) {
     fail("%s: %s", path, strerror(errno));

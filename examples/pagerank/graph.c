@@ -35,7 +35,7 @@ typedef struct {
 
 static Exchange make_exchange(int ranks) {
   Exchange x = {.ranks = ranks};
-  int *numbers = need(4 * (uint64_t)ranks * sizeof(int), "counts");
+  int* numbers = need(4 * (uint64_t)ranks * sizeof(int), "counts");
   x.send_counts = numbers;
   x.send_at = numbers + ranks;
   x.receive_counts = numbers + 2 * ranks;
@@ -45,7 +45,7 @@ static Exchange make_exchange(int ranks) {
   return x;
 }
 
-static void free_exchange(Exchange *x) {
+static void free_exchange(Exchange* x) {
   free(x->send_counts);
   free(x->drawn);
   free(x->sorted);
@@ -54,7 +54,7 @@ static void free_exchange(Exchange *x) {
 
 /* One round: draws edges, sends each to the owner of its target (or of its source). Returns how many came; *more tells whether
    any rank may have more. */
-static uint64_t exchange_round(Exchange *x, EdgeSource *edges, int by_source, int *more) {
+static uint64_t exchange_round(Exchange* x, EdgeSource* edges, int by_source, int* more) {
   const uint64_t drawn = edges->next(edges, x->drawn, kRoundEdges);
   memset(x->send_counts, 0, (size_t)x->ranks * sizeof(int));
   for (uint64_t index = 0; index < drawn; ++index) {
@@ -89,8 +89,8 @@ static uint64_t exchange_round(Exchange *x, EdgeSource *edges, int by_source, in
 }
 
 /* Sorts by target, keeping the order of equal ones: two passes of 16 bits. */
-static void sort_by_target(Edge *edges, Edge *other, uint64_t count) {
-  uint64_t *begin = need(65537 * sizeof(uint64_t), "counts");
+static void sort_by_target(Edge* edges, Edge* other, uint64_t count) {
+  uint64_t* begin = need(65537 * sizeof(uint64_t), "counts");
   for (int shift = 0; shift < 32; shift += 16) {
     memset(begin, 0, 65537 * sizeof(uint64_t));
     for (uint64_t index = 0; index < count; ++index) {
@@ -102,14 +102,14 @@ static void sort_by_target(Edge *edges, Edge *other, uint64_t count) {
     for (uint64_t index = 0; index < count; ++index) {
       other[begin[edges[index].target >> shift & 0xffff]++] = edges[index];
     }
-    Edge *swap = edges;
+    Edge* swap = edges;
     edges = other;
     other = swap;
   }
   free(begin);
 }
 
-static void count_degrees(Graph *graph, EdgeSource *edges, Exchange *x) {
+static void count_degrees(Graph* graph, EdgeSource* edges, Exchange* x) {
   for (int by_source = 0; by_source < 2; ++by_source) {
     edges->rewind(edges);
     for (int more = 1; more;) {
@@ -125,13 +125,13 @@ static void count_degrees(Graph *graph, EdgeSource *edges, Exchange *x) {
   }
 }
 
-static void fill_rows(Graph *graph, EdgeSource *edges, Exchange *x) {
-  uint64_t *at = need((graph->count + 1) * sizeof(uint64_t), "cursors");
+static void fill_rows(Graph* graph, EdgeSource* edges, Exchange* x) {
+  uint64_t* at = need((graph->count + 1) * sizeof(uint64_t), "cursors");
   memcpy(at, graph->begin, (graph->count + 1) * sizeof(uint64_t));
   edges->rewind(edges);
   for (int more = 1; more;) {
     const uint64_t count = exchange_round(x, edges, 0, &more);
-    Edge *other = need((count + 1) * sizeof(Edge), "sorting");
+    Edge* other = need((count + 1) * sizeof(Edge), "sorting");
     sort_by_target(x->received, other, count);
     free(other);
     for (uint64_t index = 0; index < count; ++index) {
@@ -141,7 +141,7 @@ static void fill_rows(Graph *graph, EdgeSource *edges, Exchange *x) {
   free(at);
 }
 
-Graph build_graph(EdgeSource *edges) {
+Graph build_graph(EdgeSource* edges) {
   int rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -163,7 +163,7 @@ Graph build_graph(EdgeSource *edges) {
   return graph;
 }
 
-void free_graph(Graph *graph) {
+void free_graph(Graph* graph) {
   free(graph->begin);
   free(graph->sources);
   free(graph->out_degree);

@@ -30,7 +30,7 @@ static uint64_t rename_vertex(uint64_t vertex, int scale, uint64_t seed) {
   return vertex;
 }
 
-static Edge draw(const Kronecker *self, uint64_t edge) {
+static Edge draw(const Kronecker* self, uint64_t edge) {
   uint64_t source = 0, target = 0, bits = 0;
   for (int level = 0; level < self->scale; ++level) {
     if (level % 4 == 0) {
@@ -38,14 +38,15 @@ static Edge draw(const Kronecker *self, uint64_t edge) {
     }
     const unsigned draw16 = bits & 0xffff; /* the probabilities to 16 bits */
     bits >>= 16;
-    source = source << 1 | (draw16 >= 49807);                                       /* 0.76 */
+    source = source << 1 | (draw16 >= 49807);                                        /* 0.76 */
     target = target << 1 | ((draw16 >= 37355 && draw16 < 49807) || draw16 >= 62259); /* 0.57, 0.95 */
   }
-  return (Edge){(uint32_t)rename_vertex(source, self->scale, self->seed), (uint32_t)rename_vertex(target, self->scale, self->seed)};
+  return (Edge){(uint32_t)rename_vertex(source, self->scale, self->seed),
+                (uint32_t)rename_vertex(target, self->scale, self->seed)};
 }
 
-static uint64_t next(EdgeSource *source, Edge *edges, uint64_t most) {
-  Kronecker *self = source->state;
+static uint64_t next(EdgeSource* source, Edge* edges, uint64_t most) {
+  Kronecker* self = source->state;
   uint64_t count = 0;
   while (count < most && self->at < self->end) {
     edges[count++] = draw(self, self->at++);
@@ -53,8 +54,8 @@ static uint64_t next(EdgeSource *source, Edge *edges, uint64_t most) {
   return count;
 }
 
-static void rewind_edges(EdgeSource *source) {
-  Kronecker *self = source->state;
+static void rewind_edges(EdgeSource* source) {
+  Kronecker* self = source->state;
   self->at = self->first;
 }
 
@@ -62,7 +63,7 @@ EdgeSource kronecker_edges(int scale, int per_vertex, uint64_t seed) {
   int rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  Kronecker *self = need(sizeof *self, "the generator");
+  Kronecker* self = need(sizeof *self, "the generator");
   const uint64_t edges = ((uint64_t)1 << scale) * (uint64_t)per_vertex;
   self->scale = scale;
   self->seed = mix(seed);

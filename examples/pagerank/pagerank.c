@@ -19,7 +19,7 @@
 static const double kDamping = 0.85;
 enum { kMostTop = 1000, kMostIterations = 200 };
 
-void fail(const char *format, ...) {
+void fail(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   fprintf(stderr, "pagerank: ");
@@ -30,8 +30,8 @@ void fail(const char *format, ...) {
   exit(1);
 }
 
-void *need(uint64_t bytes, const char *what) {
-  void *memory = malloc(bytes);
+void* need(uint64_t bytes, const char* what) {
+  void* memory = malloc(bytes);
   if (memory == NULL) {
     fail("no memory for %s (%llu bytes)", what, (unsigned long long)bytes);
   }
@@ -42,22 +42,34 @@ typedef struct {
   double tolerance;
   int top, scale, per_vertex;
   uint64_t seed;
-  const char *file;
+  const char* file;
 } Options;
 
-static Options read_options(int count, char **words) {
+static Options read_options(int count, char** words) {
   Options options = {.tolerance = 1e-9, .top = 5, .scale = -1, .per_vertex = 16, .seed = 1};
-  static const struct option known[] = {{"tolerance", required_argument, NULL, 't'}, {"top", required_argument, NULL, 'n'},
-                                        {"kronecker", required_argument, NULL, 'k'}, {"per-vertex", required_argument, NULL, 'd'},
-                                        {"seed", required_argument, NULL, 's'},      {NULL, 0, NULL, 0}};
+  static const struct option known[] = {
+      {"tolerance", required_argument, NULL, 't'}, {"top", required_argument, NULL, 'n'},
+      {"kronecker", required_argument, NULL, 'k'}, {"per-vertex", required_argument, NULL, 'd'},
+      {"seed", required_argument, NULL, 's'},      {NULL, 0, NULL, 0}};
   for (int letter; (letter = getopt_long(count, words, "", known, NULL)) != -1;) {
     switch (letter) {
-      case 't': options.tolerance = atof(optarg); break;
-      case 'n': options.top = atoi(optarg); break;
-      case 'k': options.scale = atoi(optarg); break;
-      case 'd': options.per_vertex = atoi(optarg); break;
-      case 's': options.seed = strtoull(optarg, NULL, 10); break;
-      default: fail("see the beginning of examples/pagerank/pagerank.c for the options");
+      case 't':
+        options.tolerance = atof(optarg);
+        break;
+      case 'n':
+        options.top = atoi(optarg);
+        break;
+      case 'k':
+        options.scale = atoi(optarg);
+        break;
+      case 'd':
+        options.per_vertex = atoi(optarg);
+        break;
+      case 's':
+        options.seed = strtoull(optarg, NULL, 10);
+        break;
+      default:
+        fail("see the beginning of examples/pagerank/pagerank.c for the options");
     }
   }
   options.file = optind < count ? words[optind] : NULL;
@@ -74,12 +86,12 @@ static double sum_over_ranks(double value) {
 }
 
 typedef struct {
-  double *all;   /* rank divided by degree, of every vertex */
-  double *mine;  /* rank of this process's vertices */
+  double* all;  /* rank divided by degree, of every vertex */
+  double* mine; /* rank of this process's vertices */
   int *counts, *at;
 } Vectors;
 
-static Vectors make_vectors(const Graph *graph, int ranks) {
+static Vectors make_vectors(const Graph* graph, int ranks) {
   Vectors v = {need(graph->vertices * sizeof(double), "ranks"), need((graph->count + 1) * sizeof(double), "ranks"),
                need((uint64_t)ranks * sizeof(int), "counts"), need((uint64_t)ranks * sizeof(int), "counts")};
   for (int rank = 0; rank < ranks; ++rank) {
@@ -93,8 +105,8 @@ static Vectors make_vectors(const Graph *graph, int ranks) {
 }
 
 /* One step; returns how much the ranks changed in sum. */
-static double iterate(const Graph *graph, Vectors *v) {
-  double *share = v->all + graph->first;
+static double iterate(const Graph* graph, Vectors* v) {
+  double* share = v->all + graph->first;
   double dangling = 0;
   for (uint64_t vertex = 0; vertex < graph->count; ++vertex) {
     const uint32_t degree = graph->out_degree[vertex];
@@ -122,7 +134,7 @@ typedef struct {
   uint64_t vertex;
 } Top;
 
-static int by_rank(const void *a, const void *b) {
+static int by_rank(const void* a, const void* b) {
   const Top *left = a, *right = b;
   if (left->rank != right->rank) {
     return left->rank < right->rank ? 1 : -1;
@@ -131,7 +143,7 @@ static int by_rank(const void *a, const void *b) {
 }
 
 /* The `count` largest of this process's ranks, in order; returns how many there are. */
-static int local_top(const Graph *graph, const double *ranks, Top *top, int count) {
+static int local_top(const Graph* graph, const double* ranks, Top* top, int count) {
   int found = 0;
   for (uint64_t vertex = 0; vertex < graph->count; ++vertex) {
     if (found == count && ranks[vertex] <= top[count - 1].rank) {
@@ -146,8 +158,9 @@ static int local_top(const Graph *graph, const double *ranks, Top *top, int coun
   return found;
 }
 
-static void print_top(const Graph *graph, const double *ranks, int count, int rank, int size) {
-  Top *mine = need((uint64_t)(count + 1) * sizeof(Top), "top"), *all = need((uint64_t)(count + 1) * (uint64_t)size * sizeof(Top), "top");
+static void print_top(const Graph* graph, const double* ranks, int count, int rank, int size) {
+  Top *mine = need((uint64_t)(count + 1) * sizeof(Top), "top"),
+      *all = need((uint64_t)(count + 1) * (uint64_t)size * sizeof(Top), "top");
   for (int index = 0; index < count; ++index) {
     mine[index] = (Top){-1, 0};
   }
@@ -164,7 +177,7 @@ static void print_top(const Graph *graph, const double *ranks, int count, int ra
 }
 
 /* Does not depend on the order in which vertices are visited. */
-static uint64_t checksum(const Graph *graph, const double *ranks) {
+static uint64_t checksum(const Graph* graph, const double* ranks) {
   uint64_t sum = 0;
   for (uint64_t vertex = 0; vertex < graph->count; ++vertex) {
     uint64_t bits;
@@ -176,15 +189,15 @@ static uint64_t checksum(const Graph *graph, const double *ranks) {
   return sum;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank, size;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const Options options = read_options(argc, argv);
   const double started = MPI_Wtime();
-  EdgeSource edges = options.file != NULL ? file_edges(options.file)
-                                          : kronecker_edges(options.scale, options.per_vertex, options.seed);
+  EdgeSource edges =
+      options.file != NULL ? file_edges(options.file) : kronecker_edges(options.scale, options.per_vertex, options.seed);
   if (edges.vertices == 0 || edges.vertices > INT32_MAX) {
     fail("%llu vertices: between 1 and 2^31 - 1 are needed", (unsigned long long)edges.vertices);
   }
@@ -200,7 +213,8 @@ int main(int argc, char **argv) {
   const double done = MPI_Wtime();
   const uint64_t sum = checksum(&graph, vectors.mine);
   if (rank == 0) {
-    printf("graph: %llu vertices, %llu edges, %d ranks\n", (unsigned long long)graph.vertices, (unsigned long long)graph.edges, size);
+    printf("graph: %llu vertices, %llu edges, %d ranks\n", (unsigned long long)graph.vertices, (unsigned long long)graph.edges,
+           size);
     printf("iterations: %d, last change %.3e\n", iterations, change);
   }
   print_top(&graph, vectors.mine, options.top, rank, size);

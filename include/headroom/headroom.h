@@ -29,7 +29,7 @@ struct headroom_statistics {
 };
 
 /* Fills `statistics`. Returns -EINVAL if `size` is too small, -ENOENT if the process has no evictable memory (yet). */
-int headroom_read_statistics(struct headroom_statistics *statistics) __attribute__((weak));
+int headroom_read_statistics(struct headroom_statistics* statistics) __attribute__((weak));
 
 #ifdef __cplusplus
 }

@@ -45,12 +45,16 @@ def _userfaultfd() -> Finding:
             if flags == 0:
                 return Finding("page faults", True, text)
             return Finding(
-                "page faults", True, text,
+                "page faults",
+                True,
+                text,
                 "large buffers given to system calls are held or copied; cross-memory attach of the MPI library is off",
                 "root: sysctl vm.unprivileged_userfaultfd=1, or make /dev/userfaultfd readable",
             )
     return Finding(
-        "page faults", False, "userfaultfd is refused; mprotect and SIGSEGV are used",
+        "page faults",
+        False,
+        "userfaultfd is refused; mprotect and SIGSEGV are used",
         "scattered access is slower and bounded by vm.max_map_count",
         "a kernel from 6.4 on; in a container, a seccomp profile that allows userfaultfd",
     )
@@ -63,7 +67,10 @@ def _io_uring() -> Finding:
         os.close(descriptor)
         return Finding("storage transfers", True, "io_uring")
     return Finding(
-        "storage transfers", False, "io_uring is refused; threads are used", "some processor time per transfer",
+        "storage transfers",
+        False,
+        "io_uring is refused; threads are used",
+        "some processor time per transfer",
         "sysctl kernel.io_uring_disabled=0; in a container, a seccomp profile that allows io_uring",
     )
 
@@ -127,9 +134,7 @@ def _mpi() -> list[Finding]:
             from headroom import launcher
 
             findings.append(Finding("MPI", True, f"{path}: {'Open MPI' if launcher._kind_of(path) == 'openmpi' else 'MPICH'}"))
-    return findings or [
-        Finding("MPI", True, "no mpiexec in PATH; the one beside a program's own MPI library is used")
-    ]
+    return findings or [Finding("MPI", True, "no mpiexec in PATH; the one beside a program's own MPI library is used")]
 
 
 def _library() -> Finding:
@@ -150,7 +155,14 @@ def findings() -> list[Finding]:
     version = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
     return [
         Finding("system", True, f"Linux {kernel}, {platform.machine()}, {len(os.sched_getaffinity(0))} cores"),
-        _library(), _memory(), _storage(), _userfaultfd(), _io_uring(), *_limits(), _swap(), *_mpi(),
+        _library(),
+        _memory(),
+        _storage(),
+        _userfaultfd(),
+        _io_uring(),
+        *_limits(),
+        _swap(),
+        *_mpi(),
         *([] if version >= (5, 1) else [Finding("system", False, "the kernel is older than 5.1", "slow storage", "upgrade")]),
     ]
 

@@ -59,7 +59,7 @@ def find(program: str) -> Launcher:
     mpiexec = mpiexec or shutil.which("mpiexec")
     if mpiexec is None:
         raise FileNotFoundError(
-            f"no mpiexec found for {program}: neither beside the MPI library that it uses ({library or 'it names none'}) nor in "
+            f"no mpiexec found for {program}: neither beside its MPI library ({library or 'it names none'}) nor in "
             "PATH; start it with your launcher: mpiexec -n N headroom run PROGRAM"
         )
     kind = _kind_of(mpiexec)

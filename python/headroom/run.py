@@ -54,7 +54,9 @@ def choose_storage(asked: str | None) -> str:
             reason = error.strerror
             raise click.ClickException(f"--storage {asked}: no file can be made there ({reason}); choose another") from None
         if machine.file_system_of(path) in machine.MEMORY_FILE_SYSTEMS:
-            raise click.ClickException(f"--storage {asked} is in memory ({machine.file_system_of(path)}): nothing would be gained")
+            raise click.ClickException(
+                f"--storage {asked} is in memory ({machine.file_system_of(path)}): nothing would be gained"
+            )
         return path
     candidates = machine.storage_candidates()
     roomy = [directory for directory in candidates if directory.free >= 1 << 30]

@@ -111,7 +111,9 @@ Status commit(Partition& partition, uint64_t bytes, bool accessible) {
   after = after > partition.limit ? partition.limit : after;
   // RLIMIT_FSIZE would raise SIGXFSZ; the limit is looked at instead of tried.
   {
-    struct { uint64_t current, maximum; } limit = {};
+    struct {
+      uint64_t current, maximum;
+    } limit = {};
     if (!base::is_error(system_call(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, nullptr, &limit)) && after > limit.current) {
       if (bytes > limit.current) {
         return Status::kNoMemory;
@@ -124,10 +126,10 @@ Status commit(Partition& partition, uint64_t bytes, bool accessible) {
   }
   const uint64_t grown = after - before;
   const int protection = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
-  const long view = map_raw(partition.base + before, grown, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-                            partition.descriptor, before);
-  const long alias = map_raw(partition.alias + before, grown, PROT_READ | PROT_WRITE,
-                             MAP_SHARED | MAP_FIXED | MAP_NORESERVE, partition.descriptor, before);
+  const long view =
+      map_raw(partition.base + before, grown, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, partition.descriptor, before);
+  const long alias = map_raw(partition.alias + before, grown, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                             partition.descriptor, before);
   if (base::is_error(view) || base::is_error(alias)) {
     return Status::kNoMemory;
   }
@@ -143,8 +145,8 @@ Status add_static_region(Partition& partition, uintptr_t address, uint64_t bytes
   if (count == kMaxStaticRegions) {
     return Status::kNoMemory;
   }
-  const long view = map_raw(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-                            partition.descriptor, offset);
+  const long view =
+      map_raw(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, partition.descriptor, offset);
   if (base::is_error(view)) {
     return Status::kNoMemory;
   }

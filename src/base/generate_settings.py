@@ -17,7 +17,14 @@ def type_name(name: str) -> str:
 
 
 def cpp(settings: list[dict]) -> str:
-    lines = ["// Generated from settings.toml; do not edit.", "#pragma once", "#include <cstdint>", "", "namespace headroom::base {", ""]
+    lines = [
+        "// Generated from settings.toml; do not edit.",
+        "#pragma once",
+        "#include <cstdint>",
+        "",
+        "namespace headroom::base {",
+        "",
+    ]
     for setting in settings:
         if setting["kind"] == "choice":
             constants = ", ".join(enum_constant(choice) for choice in setting["choices"])
@@ -29,7 +36,13 @@ def cpp(settings: list[dict]) -> str:
         lines.append(f"  {kind} {setting['name']};  // {setting['meaning']}")
     lines += ["};", "", "enum class SettingKind { kBytes, kCount, kPath, kText, kChoice };", ""]
     lines += ["struct SettingRow {", "  const char* name;", "  const char* environment;", "  SettingKind kind;"]
-    lines += ["  const char* default_value;", "  const char* choices;  // separated by spaces", "  uint32_t offset;      // in Settings", "};", ""]
+    lines += [
+        "  const char* default_value;",
+        "  const char* choices;  // separated by spaces",
+        "  uint32_t offset;      // in Settings",
+        "};",
+        "",
+    ]
     lines.append("inline constexpr SettingRow kSettingRows[] = {")
     for setting in settings:
         choices = " ".join(setting.get("choices", []))
@@ -43,7 +56,11 @@ def cpp(settings: list[dict]) -> str:
 
 
 def markdown(settings: list[dict]) -> str:
-    lines = ["# Settings", "", "Generated from `src/base/settings.toml`. Each setting is an option of `headroom run` and an environment variable;"]
+    lines = [
+        "# Settings",
+        "",
+        "Generated from `src/base/settings.toml`. Each setting is an option of `headroom run` and an environment variable;",
+    ]
     lines += ["the option wins.", "", "| option | environment | default | meaning |", "| --- | --- | --- | --- |"]
     for setting in settings:
         default = setting.get("default_text") or setting["default"] or "none"

@@ -17,7 +17,7 @@ enum class [[nodiscard]] Status : int {
 
 template <typename T>
 struct [[nodiscard]] Result {
-  Result(T v) : value(v) {}             // NOLINT(google-explicit-constructor): reads as the value it carries
+  Result(T v) : value(v) {}                 // NOLINT(google-explicit-constructor): reads as the value it carries
   Result(Status s) : value(), status(s) {}  // NOLINT(google-explicit-constructor): likewise
   [[nodiscard]] bool ok() const { return status == Status::kOk; }
   T value;

@@ -21,14 +21,14 @@ constexpr uint64_t kBlockPages = kBlockBytes / kPageBytes;
 struct Extent {
   uint64_t first;  // page
   uint64_t pages;
-  uint32_t next;   // in its bin, or in the list of unused entries
+  uint32_t next;  // in its bin, or in the list of unused entries
   uint32_t previous;
   bool used;
   bool kept;  // free, but its blocks are still claimed and populated
 };
 
 Extent* extents = nullptr;
-uint32_t* extent_at = nullptr;      // page -> extent, at both ends of each
+uint32_t* extent_at = nullptr;  // page -> extent, at both ends of each
 uint16_t* block_users = nullptr;
 uint32_t bins[kBins];
 uint32_t unused_entries = kNone;

@@ -20,8 +20,8 @@
 namespace headroom::heap {
 
 struct Placement {
-  uint64_t offset;        // in the partition
-  bool zeroed;            // all of it is known to be zero
+  uint64_t offset;          // in the partition
+  bool zeroed;              // all of it is known to be zero
   bool first_block_zeroed;  // if not: whether at least the inner blocks are, and the first and the last one
   bool last_block_zeroed;
   bool inner_zeroed;

@@ -40,9 +40,9 @@ struct Span {
 /// What is known of the main program.
 struct Program {
   uintptr_t load_address = 0;
-  Span writable = {0, 0};  // the writable segment without what becomes read-only after relocation
+  Span writable = {0, 0};         // the writable segment without what becomes read-only after relocation
   uintptr_t file_backed_end = 0;  // pages before this one have content in the program's file
-  const ElfW(Dyn)* dynamic = nullptr;
+  const ElfW(Dyn) * dynamic = nullptr;
   uintptr_t copies[kMaxCopies];  // addresses of copy relocations
   int copy_count = 0;
 };
@@ -74,9 +74,7 @@ int look_at_program(dl_phdr_info* object, size_t, void*) {
 }
 
 /// Dynamic entries hold addresses that the loader has relocated in some objects and not in others.
-uintptr_t dynamic_address(uintptr_t value) {
-  return value < program.load_address ? value + program.load_address : value;
-}
+uintptr_t dynamic_address(uintptr_t value) { return value < program.load_address ? value + program.load_address : value; }
 
 void find_copy_relocations() {
   uintptr_t table = 0;
@@ -171,7 +169,7 @@ void find_large_gaps(Spans& spans) {
 /// initialised data are copied whether touched or not, since their content may still be in the program's file only.
 bool copy_populated(Span span, uint64_t offset) {
   const long map = system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  uint64_t entries[512];
+  uint64_t entries[512] = {};
   for (uintptr_t at = span.begin; at < span.end;) {
     const uint64_t left = (span.end - at) / kPageBytes;
     const uint64_t pages = left < 512 ? left : 512;

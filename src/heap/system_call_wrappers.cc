@@ -199,7 +199,9 @@ HEADROOM_EXPORT ssize_t pread(int file, void* buffer, size_t bytes, off_t offset
     return real_pread.get()(file, at, piece, offset + static_cast<off_t>(done));
   });
 }
-HEADROOM_EXPORT ssize_t pread64(int file, void* buffer, size_t bytes, off_t offset) { return pread(file, buffer, bytes, offset); }
+HEADROOM_EXPORT ssize_t pread64(int file, void* buffer, size_t bytes, off_t offset) {
+  return pread(file, buffer, bytes, offset);
+}
 
 HEADROOM_EXPORT ssize_t pwrite(int file, const void* buffer, size_t bytes, off_t offset) {
   if (!is_ours(buffer)) {

@@ -47,9 +47,10 @@ int launched_ranks() {
 
 void explain_singletons(const char* abi) {
   if (pager::session().ledger->singletons.fetch_add(1, std::memory_order_relaxed) == 0) {
-    base::log_warning("the launcher started %d processes, but this one is \"rank 0 of 1\": the program was built for another "
-                      "MPI (%s) than the launcher's; start it with that MPI's own mpiexec, or use `headroom run -n %d ...`",
-                      launched_ranks(), abi, launched_ranks());
+    base::log_warning(
+        "the launcher started %d processes, but this one is \"rank 0 of 1\": the program was built for another "
+        "MPI (%s) than the launcher's; start it with that MPI's own mpiexec, or use `headroom run -n %d ...`",
+        launched_ranks(), abi, launched_ranks());
   }
 }
 

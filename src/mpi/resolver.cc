@@ -29,9 +29,7 @@ constexpr const char* kNames[kEntryCount] = {
 std::atomic<bool> resolved{false};
 
 /// What a name that the MPI library lacks leads to. Reached only by a program that could not have run without Headroom.
-int missing_function() {
-  base::die("the program calls an MPI function that its MPI library does not have");
-}
+int missing_function() { base::die("the program calls an MPI function that its MPI library does not have"); }
 
 void look_up_real(BackendRequest& request, void* library) {
   for (int entry = 0; entry < kEntryCount; ++entry) {
@@ -46,8 +44,8 @@ void check_forced(Abi abi, const char* path) {
   const base::MpiChoice wanted = base::settings().mpi;
   if (wanted != base::MpiChoice::kAuto && static_cast<int>(wanted) - 1 != static_cast<int>(abi)) {
     char name[32];
-    base::die("--mpi %s: the program uses %s, whose binary interface is %s", base::choice_name("mpi", static_cast<int>(wanted), name, sizeof name),
-              path, abi_name(abi));
+    base::die("--mpi %s: the program uses %s, whose binary interface is %s",
+              base::choice_name("mpi", static_cast<int>(wanted), name, sizeof name), path, abi_name(abi));
   }
 }
 
@@ -98,9 +96,10 @@ void* headroom_mpi_resolve(uint32_t entry, const void* caller) {
   using namespace headroom;
   const int saved_errno = errno;
   if (!mpi::resolved.load(std::memory_order_acquire) && !mpi::resolve(caller)) {
-    base::die("the program calls %s, but no MPI library that Headroom knows is loaded (libmpi.so.12, libmpi.so.40, "
-              "libmpi_abi.so.1)",
-              mpi::kNames[entry]);
+    base::die(
+        "the program calls %s, but no MPI library that Headroom knows is loaded (libmpi.so.12, libmpi.so.40, "
+        "libmpi_abi.so.1)",
+        mpi::kNames[entry]);
   }
   errno = saved_errno;
   return headroom_mpi_table[entry].load(std::memory_order_acquire);

@@ -17,8 +17,7 @@ bool reserve(Ledger& ledger, Member& member, int64_t bytes) {
   member.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
   const int64_t in_use = ledger.budget - (free_now - bytes);
   int64_t peak = ledger.peak_reserved_bytes.load(std::memory_order_relaxed);
-  while (in_use > peak &&
-         !ledger.peak_reserved_bytes.compare_exchange_weak(peak, in_use, std::memory_order_relaxed)) {
+  while (in_use > peak && !ledger.peak_reserved_bytes.compare_exchange_weak(peak, in_use, std::memory_order_relaxed)) {
   }
   return true;
 }

@@ -29,10 +29,10 @@ inline constexpr int kMaxModeChanges = 128;
 
 enum class MemberState : uint32_t {
   kEmpty = 0,
-  kAlive,   // joined, process running
-  kLeaving, // ends in order; its memory is still there
-  kLeft,    // ended in order
-  kDied,    // ended without leaving; its claims were given back by another member
+  kAlive,    // joined, process running
+  kLeaving,  // ends in order; its memory is still there
+  kLeft,     // ended in order
+  kDied,     // ended without leaving; its claims were given back by another member
 };
 
 /// Where a rank stands in the scheduler; see sched/scheduler.h.
@@ -43,21 +43,21 @@ enum class RunState : uint32_t {
 };
 
 struct alignas(64) Member {
-  std::atomic<uint32_t> state;       // MemberState
+  std::atomic<uint32_t> state;  // MemberState
   std::atomic<int32_t> pid;
-  std::atomic<int32_t> rank;         // of MPI_COMM_WORLD; -1 before MPI_Init
-  std::atomic<uint32_t> run_state;   // RunState
+  std::atomic<int32_t> rank;        // of MPI_COMM_WORLD; -1 before MPI_Init
+  std::atomic<uint32_t> run_state;  // RunState
   std::atomic<uint32_t> has_slot;
-  std::atomic<uint32_t> armed;       // fault tracking is on (L3)
+  std::atomic<uint32_t> armed;  // fault tracking is on (L3)
   std::atomic<int64_t> reserved_bytes;
-  std::atomic<int64_t> other_bytes;    // of these, outside the arena: cannot be given back
+  std::atomic<int64_t> other_bytes;  // of these, outside the arena: cannot be given back
   std::atomic<int64_t> asked_bytes;  // what others would like this member to give back
   std::atomic<uint64_t> ready_since_ns;
-  std::atomic<uint32_t> slot_bell;   // futex: a slot may be free
+  std::atomic<uint32_t> slot_bell;           // futex: a slot may be free
   std::atomic<int32_t> remote_write_target;  // pid whose memory this process writes by cross-memory attach, or 0
-  std::atomic<uint32_t> engine;      // EngineChoice that ran, 0 = none yet
-  std::atomic<uint32_t> store;       // StoreChoice that ran, 0 = none yet
-  std::atomic<uint32_t> store_direct;  // 1 = the store bypasses the page cache
+  std::atomic<uint32_t> engine;              // EngineChoice that ran, 0 = none yet
+  std::atomic<uint32_t> store;               // StoreChoice that ran, 0 = none yet
+  std::atomic<uint32_t> store_direct;        // 1 = the store bypasses the page cache
   std::atomic<uint32_t> nonblocking_collectives;
   std::atomic<uint64_t> counters[trace::kCounterCount];
   char executable[64];
@@ -77,15 +77,15 @@ struct Ledger {
   uint32_t bytes;
   int64_t budget;
   uint64_t started_ns;
-  uint32_t asked_slots;  // as set by the user; 0 = as many as cores
-  uint32_t quota_cores;  // what the cgroup's processor quota allows, rounded up
+  uint32_t asked_slots;                             // as set by the user; 0 = as many as cores
+  uint32_t quota_cores;                             // what the cgroup's processor quota allows, rounded up
   std::atomic<uint64_t> core_mask[kMaxCores / 64];  // union of the members' affinities: launchers bind ranks to cores
   std::atomic<int64_t> free_bytes;
   std::atomic<int64_t> peak_reserved_bytes;
-  std::atomic<uint32_t> short_memory;   // 1 once some member's allocation did not fit
+  std::atomic<uint32_t> short_memory;  // 1 once some member's allocation did not fit
   std::atomic<uint32_t> held_slots;
   std::atomic<uint32_t> alive;
-  std::atomic<uint32_t> singletons;     // processes that are "rank 0 of 1" although a launcher started several
+  std::atomic<uint32_t> singletons;  // processes that are "rank 0 of 1" although a launcher started several
   std::atomic<uint32_t> mode_changes;
   ModeChange modes[kMaxModeChanges];
   Member members[kMaxMembers];

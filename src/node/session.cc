@@ -261,8 +261,7 @@ static void retire_former_self(Session& session) {
   for (Member& member : session.ledger->members) {
     uint32_t expected = static_cast<uint32_t>(MemberState::kAlive);
     if (&member != session.self && member.pid.load(std::memory_order_relaxed) == getpid() &&
-        member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kLeft),
-                                             std::memory_order_acq_rel)) {
+        member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kLeft), std::memory_order_acq_rel)) {
       give_back(session, member);
       session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
     }
@@ -286,8 +285,7 @@ Status join_session(Session& session) {
   }
   session.doorbell_descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const Address address = session_address(session.index);
-  if (session.doorbell_descriptor < 0 ||
-      bind(session.doorbell_descriptor, as_sockaddr(address), address.length) != 0) {
+  if (session.doorbell_descriptor < 0 || bind(session.doorbell_descriptor, as_sockaddr(address), address.length) != 0) {
     log_warning("cannot make a doorbell socket: %s", strerror(errno));
     return Status::kUnavailable;
   }
@@ -306,8 +304,8 @@ Status join_session(Session& session) {
   session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
   choose_watched(session);
   for (int index = 0; index < kMaxMembers; ++index) {  // whoever watched our successor should now watch us
-    if (index != session.index && session.ledger->members[index].state.load(std::memory_order_relaxed) ==
-                                      static_cast<uint32_t>(MemberState::kAlive)) {
+    if (index != session.index &&
+        session.ledger->members[index].state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive)) {
       ring(session, index);
     }
   }
@@ -344,7 +342,8 @@ void choose_watched(Session& session) {
     const int index = (session.index + step) % kMaxMembers;
     const Member& member = session.ledger->members[index];
     const uint32_t now = member.state.load(std::memory_order_acquire);
-    const bool has_process = now == static_cast<uint32_t>(MemberState::kAlive) || now == static_cast<uint32_t>(MemberState::kLeaving);
+    const bool has_process =
+        now == static_cast<uint32_t>(MemberState::kAlive) || now == static_cast<uint32_t>(MemberState::kLeaving);
     if (has_process && member.pid.load(std::memory_order_relaxed) != 0) {
       next = index;
       break;
@@ -377,17 +376,17 @@ void watched_ended(Session& session) {
     give_back(session, member);  // only now is its memory really gone
   }
   uint32_t expected = static_cast<uint32_t>(MemberState::kAlive);
-  if (member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kDied),
-                                           std::memory_order_acq_rel)) {
+  if (member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kDied), std::memory_order_acq_rel)) {
     const int rank = member.rank.load(std::memory_order_relaxed);
     const int pid = member.pid.load(std::memory_order_relaxed);
     give_back(session, member);
     session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
     const char* cause = "it was killed or crashed (SIGKILL from the kernel means: out of memory)";
     if (rank >= 0) {
-      log_warning("rank %d (process %d, %s) ended without leaving MPI: %s; its memory and its turn were given back; look "
-                  "for its own message, and at `dmesg` or the batch system's log",
-                  rank, pid, member.executable, cause);
+      log_warning(
+          "rank %d (process %d, %s) ended without leaving MPI: %s; its memory and its turn were given back; look "
+          "for its own message, and at `dmesg` or the batch system's log",
+          rank, pid, member.executable, cause);
     } else {
       log_warning("process %d (%s) ended unexpectedly: %s; its memory was given back", pid, member.executable, cause);
     }

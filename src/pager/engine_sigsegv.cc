@@ -26,9 +26,10 @@ using base::system_call;
 void set_access(View view, int protection) {
   const long result = system_call(SYS_mprotect, view.address, view.bytes, protection);
   if (base::is_error(result)) {
-    base::die("mprotect failed: %s; with the sigsegv engine scattered access may exhaust vm.max_map_count (raise it, or use "
-              "userfaultfd)",
-              strerror(static_cast<int>(-result)));
+    base::die(
+        "mprotect failed: %s; with the sigsegv engine scattered access may exhaust vm.max_map_count (raise it, or use "
+        "userfaultfd)",
+        strerror(static_cast<int>(-result)));
   }
 }
 

@@ -196,15 +196,17 @@ FaultEngine* make_engine() {
   if (any || wanted == EngineChoice::kUserfaultfd) {
     engine = make_userfaultfd_engine(false);
     if (engine == nullptr && !any) {
-      base::die("--engine userfaultfd: the kernel refuses it to this user; root can allow it with `sysctl "
-                "vm.unprivileged_userfaultfd=1` or by making /dev/userfaultfd readable; or use --engine auto");
+      base::die(
+          "--engine userfaultfd: the kernel refuses it to this user; root can allow it with `sysctl "
+          "vm.unprivileged_userfaultfd=1` or by making /dev/userfaultfd readable; or use --engine auto");
     }
   }
   if (engine == nullptr && (any || wanted == EngineChoice::kUserfaultfdUser)) {
     engine = make_userfaultfd_engine(true);
     if (engine == nullptr && !any) {
-      base::die("--engine userfaultfd-user: the kernel (5.11 or newer is needed, 6.4 for shared memory) or the container's "
-                "seccomp profile refuses it; use --engine auto");
+      base::die(
+          "--engine userfaultfd-user: the kernel (5.11 or newer is needed, 6.4 for shared memory) or the container's "
+          "seccomp profile refuses it; use --engine auto");
     }
   }
   return engine != nullptr ? engine : make_sigsegv_engine();

@@ -56,7 +56,8 @@ Shares count_shares(const node::Ledger& ledger) {
 int64_t excess_of(const Member& member, const Shares& shares) {
   const int64_t waiting = shares.alive - shares.computing;
   const int64_t share = (shares.budget - waiting * kFloorBytes) / shares.computing;
-  const int64_t blocks = member.reserved_bytes.load(std::memory_order_relaxed) - member.other_bytes.load(std::memory_order_relaxed);
+  const int64_t blocks =
+      member.reserved_bytes.load(std::memory_order_relaxed) - member.other_bytes.load(std::memory_order_relaxed);
   return blocks - (is_computing(member) ? share : kFloorBytes);
 }
 
@@ -149,9 +150,9 @@ bool begin_write(uint64_t block, bool keep) {
     if ((before & kHoldMask) != 0 || state_of(before) != kResident || (before & kDirty) == 0) {
       return false;
     }
-  } while (!word.compare_exchange_weak(
-      before, (before & ~(kStateMask | kDirty | kWritable | kHasCopy)) | kWriting | (keep ? kKeep : 0),
-      std::memory_order_acq_rel));
+  } while (!word.compare_exchange_weak(before,
+                                       (before & ~(kStateMask | kDirty | kWritable | kHasCopy)) | kWriting | (keep ? kKeep : 0),
+                                       std::memory_order_acq_rel));
   list_remove(block);
   return true;
 }
@@ -306,15 +307,15 @@ void write_back_idle() {
 
 void write_done(uint64_t first, uint64_t count, int error) {
   if (error != 0) {
-    base::die("writing %llu KiB of memory to the storage in %s failed: %s; this memory has nowhere to go, so the run ends; "
-              "free room there or choose another directory with --storage, or raise --memory",
-              static_cast<unsigned long long>(count * kBlockBytes >> 10), base::settings().storage, strerror(error));
+    base::die(
+        "writing %llu KiB of memory to the storage in %s failed: %s; this memory has nowhere to go, so the run ends; "
+        "free room there or choose another directory with --storage, or raise --memory",
+        static_cast<unsigned long long>(count * kBlockBytes >> 10), base::settings().storage, strerror(error));
   }
   for (uint64_t block = first; block < first + count; ++block) {
     BlockWord& word = word_of(block);
     uint64_t before = word.load(std::memory_order_relaxed);
-    while ((before & kDirty) == 0 &&
-           !word.compare_exchange_weak(before, before | kHasCopy, std::memory_order_acq_rel)) {
+    while ((before & kDirty) == 0 && !word.compare_exchange_weak(before, before | kHasCopy, std::memory_order_acq_rel)) {
     }
     const bool keep = (before & kKeep) != 0;
     if (!keep) {

@@ -239,9 +239,10 @@ void bring(Request& request) {
 
 void read_done(uint64_t first, uint64_t count, int error) {
   if (error != 0) {
-    base::die("reading %llu KiB back from the storage in %s failed: %s; memory that was there is lost, so the run ends; check "
-              "the disk, or choose another --storage",
-              static_cast<unsigned long long>(count * kBlockBytes >> 10), base::settings().storage, strerror(error));
+    base::die(
+        "reading %llu KiB back from the storage in %s failed: %s; memory that was there is lost, so the run ends; check "
+        "the disk, or choose another --storage",
+        static_cast<unsigned long long>(count * kBlockBytes >> 10), base::settings().storage, strerror(error));
   }
   for (uint64_t block = first; block < first + count; ++block) {
     change_word(word_of(block), kStateMask, kResident | kHasCopy);
@@ -255,8 +256,7 @@ void read_done(uint64_t first, uint64_t count, int error) {
   }
   for (uint64_t block = first; block < first + count;) {
     uint64_t run = 0;
-    while (block + run < first + count &&
-           (word_of(block + run).load(std::memory_order_relaxed) & (kMapped | kMarker)) == 0) {
+    while (block + run < first + count && (word_of(block + run).load(std::memory_order_relaxed) & (kMapped | kMarker)) == 0) {
       ++run;
     }
     if (run == 0) {

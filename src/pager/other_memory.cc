@@ -54,7 +54,7 @@ class LineReader {
   long file_;
   size_t at_ = 0;
   size_t filled_ = 0;
-  char buffer_[8192];
+  char buffer_[8192] = {};
 };
 
 /// The number in "Pss:     12 kB" in bytes, or -1 if the line is another.
@@ -80,7 +80,8 @@ int64_t measure() {
   while (const char* line = lines.next()) {
     if (begins_mapping(line)) {
       ours = strstr(line, "/memfd:headroom-") != nullptr;
-      shared = strstr(line, " /dev/shm/") != nullptr || strstr(line, " /SYSV") != nullptr || strstr(line, " /memfd:") != nullptr;
+      shared =
+          strstr(line, " /dev/shm/") != nullptr || strstr(line, " /SYSV") != nullptr || strstr(line, " /memfd:") != nullptr;
       continue;
     }
     const int64_t counted = ours ? -1 : field(line, shared ? "Pss:" : "Anonymous:");

@@ -50,7 +50,8 @@ void serve_request(Request& request) {
       discard(request.block, request.count);
       break;
     case RequestKind::kGrow: {
-      const Status status = arena::commit(*state.partition, request.bytes, state.engine->kind() != base::EngineChoice::kSigsegv);
+      const Status status =
+          arena::commit(*state.partition, request.bytes, state.engine->kind() != base::EngineChoice::kSigsegv);
       if (status == Status::kOk) {
         cover_new_memory();
       }
@@ -207,10 +208,11 @@ void make_short() {
   }
   const int64_t members = ledger.alive.load(std::memory_order_relaxed);
   if (ledger.budget < members * kFloorBytes) {
-    base::die("--memory %lld MiB is too small for %lld processes on this node: each needs at least %lld MiB; raise it to %lld MiB "
-              "or more",
-              static_cast<long long>(ledger.budget >> 20), static_cast<long long>(members),
-              static_cast<long long>(kFloorBytes >> 20), static_cast<long long>(members * kFloorBytes >> 20));
+    base::die(
+        "--memory %lld MiB is too small for %lld processes on this node: each needs at least %lld MiB; raise it to %lld MiB "
+        "or more",
+        static_cast<long long>(ledger.budget >> 20), static_cast<long long>(members), static_cast<long long>(kFloorBytes >> 20),
+        static_cast<long long>(members * kFloorBytes >> 20));
   }
 }
 

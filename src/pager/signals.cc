@@ -10,8 +10,6 @@
 namespace headroom::pager {
 namespace {
 
-
-
 struct sigaction program_action = {};
 base::FutexLock program_action_lock;
 std::atomic<bool> installed{false};

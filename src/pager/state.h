@@ -19,7 +19,7 @@ namespace headroom::pager {
 inline constexpr uint32_t kNoBlock = UINT32_MAX;
 inline constexpr int kMaxPending = 512;
 inline constexpr int kStreams = 8;
-inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
+inline constexpr uint64_t kTransferBlocks = 4;   // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
 inline constexpr int64_t kFloorBytes = 4 << 20;  // what a rank may always keep, so that it makes progress
 
 /// An access that waits for storage or for room.
@@ -34,11 +34,11 @@ struct Pending {
 
 /// A sequential reader: blocks up to `end` are to be read ahead.
 struct Stream {
-  uint64_t last;       // last block that faulted
-  uint64_t next;       // first block not yet looked at
-  uint64_t end;        // read ahead up to here
-  uint64_t window;     // in blocks; doubles while the reader goes on
-  uint64_t used_at;    // for replacement
+  uint64_t last;     // last block that faulted
+  uint64_t next;     // first block not yet looked at
+  uint64_t end;      // read ahead up to here
+  uint64_t window;   // in blocks; doubles while the reader goes on
+  uint64_t used_at;  // for replacement
 };
 
 struct State {
@@ -63,7 +63,7 @@ struct State {
   uint64_t stream_clock = 0;
   bool waits_for_others = false;  // asked other ranks for room
   uint64_t asked_at_ns = 0;
-  int64_t other_bytes = 0;        // reserved for memory outside the arena
+  int64_t other_bytes = 0;  // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
   uint64_t* room_reserved = nullptr;  // bitmap: 64 MiB pieces of the store's file that have room set aside
   std::atomic<bool> idle{false};      // set by the program's thread

@@ -20,10 +20,10 @@ namespace headroom::pager {
 
 struct Transfer {
   bool write;
-  uint64_t offset;   // in the file, a multiple of 4096
+  uint64_t offset;  // in the file, a multiple of 4096
   void* memory;
-  uint64_t bytes;    // a multiple of 4096
-  uint64_t tag;      // the caller's
+  uint64_t bytes;  // a multiple of 4096
+  uint64_t tag;    // the caller's
 };
 
 struct Completion {

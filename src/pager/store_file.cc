@@ -73,9 +73,10 @@ base::Result<StoreFile> open_store_file() {
     return Status::kStorage;
   }
   if (settings.direct == DirectChoice::kAuto) {
-    base::log_warning("the file system of %s refuses direct I/O; storage goes through the page cache, which costs memory "
-                      "and speed (choose a local disk with --storage)",
-                      settings.storage);
+    base::log_warning(
+        "the file system of %s refuses direct I/O; storage goes through the page cache, which costs memory "
+        "and speed (choose a local disk with --storage)",
+        settings.storage);
   }
   file = {descriptor, false};
   return file;
@@ -95,8 +96,9 @@ Store* make_store(const StoreFile& file) {
   if (settings.store != StoreChoice::kThreads) {
     store = make_io_uring_store(file);
     if (store == nullptr && settings.store == StoreChoice::kIoUring) {
-      base::die("--store io_uring: the kernel refuses io_uring here (see /proc/sys/kernel/io_uring_disabled, or the container's "
-                "seccomp profile); use --store auto");
+      base::die(
+          "--store io_uring: the kernel refuses io_uring here (see /proc/sys/kernel/io_uring_disabled, or the container's "
+          "seccomp profile); use --store auto");
     }
     if (store == nullptr) {
       base::log_warning("the kernel refuses io_uring here; storage is read and written by threads");

@@ -84,9 +84,9 @@ class ThreadStore final : public Store {
   int perform(const Transfer& transfer) const {
     uint64_t done = 0;
     while (done < transfer.bytes) {
-      const long result = system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, file_,
-                                      static_cast<char*>(transfer.memory) + done, transfer.bytes - done,
-                                      transfer.offset + done);
+      const long result =
+          system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, file_, static_cast<char*>(transfer.memory) + done,
+                      transfer.bytes - done, transfer.offset + done);
       if (result == -EINTR) {
         continue;
       }

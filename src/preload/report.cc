@@ -168,13 +168,13 @@ void write_summary(const node::Ledger& ledger, const char* host) {
       base::choice_name("engine", static_cast<int>(member.engine.load(std::memory_order_relaxed)), engine, sizeof engine);
     }
   }
-  int length = snprintf(
-      text, sizeof text,
-      "headroom: %s: %d processes, %.1f s\n"
-      "headroom:   memory    peak %.1f MiB of %.1f MiB budget, %.1f MiB allocated at most\n",
-      host, members, static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9,
-      mebibytes(static_cast<uint64_t>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed))),
-      mebibytes(static_cast<uint64_t>(ledger.budget)), mebibytes(total(ledger, Counter::kAllocatedBytesPeak)));
+  int length =
+      snprintf(text, sizeof text,
+               "headroom: %s: %d processes, %.1f s\n"
+               "headroom:   memory    peak %.1f MiB of %.1f MiB budget, %.1f MiB allocated at most\n",
+               host, members, static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9,
+               mebibytes(static_cast<uint64_t>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed))),
+               mebibytes(static_cast<uint64_t>(ledger.budget)), mebibytes(total(ledger, Counter::kAllocatedBytesPeak)));
   const auto room = [&] { return sizeof text - static_cast<size_t>(length); };
   if (ledger.short_memory.load(std::memory_order_relaxed) != 0) {
     length += snprintf(text + length, room(),

@@ -6,8 +6,8 @@
 #include "pager/pager.h"
 #include "trace/counters.h"
 
-using headroom::trace::Counter;
 using headroom::trace::counted;
+using headroom::trace::Counter;
 
 extern "C" __attribute__((visibility("default"))) int headroom_read_statistics(headroom_statistics* statistics) {
   if (statistics == nullptr || statistics->size < sizeof(headroom_statistics)) {

@@ -20,8 +20,8 @@ using node::MemberState;
 using node::RunState;
 using trace::Counter;
 
-constexpr uint64_t kSpinNs = 20'000;         // with the slot: a message that comes at once costs no turn
-constexpr uint64_t kIdleAfterNs = 500'000;   // then others may have our memory
+constexpr uint64_t kSpinNs = 20'000;        // with the slot: a message that comes at once costs no turn
+constexpr uint64_t kIdleAfterNs = 500'000;  // then others may have our memory
 constexpr uint32_t kLongestSleepNs = 1'000'000;
 constexpr uint64_t kOverdueNs = 5'000'000'000;
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
@@ -160,9 +160,7 @@ void sleep_ns(uint32_t ns) {
 
 void set_library_spins(bool spins) { library_spins.store(spins, std::memory_order_relaxed); }
 
-bool is_oversubscribed() {
-  return pager::is_running() && ledger().alive.load(std::memory_order_relaxed) > ledger().cores();
-}
+bool is_oversubscribed() { return pager::is_running() && ledger().alive.load(std::memory_order_relaxed) > ledger().cores(); }
 
 Mode mode() {
   if (!pager::is_running()) {

@@ -66,9 +66,9 @@ const char* cause(int number) {
 void explain(int number, const char* name) {
   const char* rank = rank_text();
   char line[512];
-  const int length =
-      snprintf(line, sizeof line, "headroom: %s%s (process %d, %s) was ended by signal %d (%s): %s\n", rank != nullptr ? "rank " : "the program",
-               rank != nullptr ? rank : "", static_cast<int>(program), name, number, strsignal(number), cause(number));
+  const int length = snprintf(line, sizeof line, "headroom: %s%s (process %d, %s) was ended by signal %d (%s): %s\n",
+                              rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", static_cast<int>(program),
+                              name, number, strsignal(number), cause(number));
   (void)!write(STDERR_FILENO, line, static_cast<size_t>(length));
 }
 

@@ -13,16 +13,34 @@ def enum_constant(name: str) -> str:
 
 
 def cpp(counters: list[dict]) -> str:
-    lines = ["// Generated from counters.toml; do not edit.", "#pragma once", "", "namespace headroom::trace {", "", "enum class Counter : int {"]
+    lines = [
+        "// Generated from counters.toml; do not edit.",
+        "#pragma once",
+        "",
+        "namespace headroom::trace {",
+        "",
+        "enum class Counter : int {",
+    ]
     lines += [f"  {enum_constant(c['name'])},  // {c['unit']}: {c['meaning']}" for c in counters]
-    lines += ["};", "", f"inline constexpr int kCounterCount = {len(counters)};", "", "inline constexpr const char* kCounterNames[] = {"]
+    lines += [
+        "};",
+        "",
+        f"inline constexpr int kCounterCount = {len(counters)};",
+        "",
+        "inline constexpr const char* kCounterNames[] = {",
+    ]
     lines += [f'    "{c["name"]}",' for c in counters]
     lines += ["};", "", "}  // namespace headroom::trace", ""]
     return "\n".join(lines)
 
 
 def markdown(counters: list[dict]) -> str:
-    lines = ["# Counters", "", "Generated from `src/trace/counters.toml`; these are the fields of each rank in the JSON report.", ""]
+    lines = [
+        "# Counters",
+        "",
+        "Generated from `src/trace/counters.toml`; these are the fields of each rank in the JSON report.",
+        "",
+    ]
     lines += ["| counter | unit | meaning |", "| --- | --- | --- |"]
     lines += [f"| `{c['name']}` | {c['unit']} | {c['meaning']} |" for c in counters]
     return "\n".join(lines) + "\n"

@@ -7,12 +7,15 @@ import subprocess
 import time
 
 import pytest
+
 from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_run, plain_run
 
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize(("fault", "words"), [("write:ENOSPC:20", "No space left on device"), ("read:EIO:5", "Input/output error")])
+@pytest.mark.parametrize(
+    ("fault", "words"), [("write:ENOSPC:20", "No space left on device"), ("read:EIO:5", "Input/output error")]
+)
 def test_failing_storage(mpi, fault, words, tmp_path):
     program = compile_program(mpi, "out_of_core.c")
     env = environment(store_fault=fault)
@@ -37,9 +40,13 @@ def test_full_file_system(tmp_path):
         program = compile_program(mpi, "out_of_core.c")
         env = environment(memory="48M", storage=str(mount))
         # Given by the environment, so that a memory file system is accepted if no loop device can be had.
-        run = plain_run([*mpi.command(2), "env", f"HEADROOM_STORAGE={mount}", HEADROOM, "run", program, 32, 1], env=env, timeout=60)
+        run = plain_run(
+            [*mpi.command(2), "env", f"HEADROOM_STORAGE={mount}", HEADROOM, "run", program, 32, 1], env=env, timeout=60
+        )
         assert run.returncode != 0
-        assert "in memory" in run.stderr or re.search(r"rank \d+: error: .*No space left on device.*--storage", run.stderr), run.stderr
+        assert "in memory" in run.stderr or re.search(
+            r"rank \d+: error: .*No space left on device.*--storage", run.stderr
+        ), run.stderr
     finally:
         subprocess.run(["umount", "-l", mount], check=True)
 
@@ -48,7 +55,9 @@ def test_budget_too_small(mpi, tmp_path):
     program = compile_program(mpi, "out_of_core.c")
     run = headroom_run([program, 16, 1], tmp_path, before=mpi.command(6), memory="16M", timeout=60)
     assert run.status != 0
-    assert re.search(r"--memory 16 MiB is too small for \d processes on this node: .* raise it to \d+ MiB", run.errors), run.errors
+    assert re.search(
+        r"--memory 16 MiB is too small for \d processes on this node: .* raise it to \d+ MiB", run.errors
+    ), run.errors
 
 
 def test_killed_rank(mpi, tmp_path):
@@ -57,7 +66,9 @@ def test_killed_rank(mpi, tmp_path):
     run = headroom_run([program, "kill"], tmp_path, before=mpi.command(3), memory="64M", timeout=60)
     assert time.monotonic() - started < 50
     assert run.status != 0
-    assert re.search(r"rank 2 \(process \d+, \S*wait_and_die-\w+\) was ended by signal 9 .*memory ran out", run.errors), run.errors
+    assert re.search(
+        r"rank 2 \(process \d+, \S*wait_and_die-\w+\) was ended by signal 9 .*memory ran out", run.errors
+    ), run.errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -65,8 +76,14 @@ def test_stopping_the_launcher(mpi, number):
     """A signal to `headroom run -n` reaches the ranks; nobody is left."""
     program = compile_program(mpi, "wait_and_die.c")
     command = [HEADROOM, "run", "-n", "3", "--memory", "64M", "--", program, "sleep"]
-    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          env=environment(), start_new_session=True) as child:
+    with subprocess.Popen(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    ) as child:
         assert child.stdout.readline().strip() == "waiting"
         child.send_signal(number)
         assert child.wait(timeout=30) != 0

@@ -5,6 +5,7 @@ import os
 import subprocess
 
 import pytest
+
 from conftest import ENGINES, ROOT, WHEELS, compile_program, environment, headroom_run, need_hard_limit, plain_run
 
 MIB = 1 << 20

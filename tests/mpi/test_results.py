@@ -1,6 +1,7 @@
 """The same results as without Headroom, with memory enough and short, on every engine and MPI; and that it really paged."""
 
 import pytest
+
 from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, environment, headroom_run, plain_run
 
 MIB = 1 << 20

@@ -6,16 +6,16 @@
 #include <string.h>
 
 static unsigned long long digest = 14695981039346656037ull;
-static void note(const void *data, size_t bytes) {
+static void note(const void* data, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) {
-    digest = (digest ^ ((const unsigned char *)data)[i]) * 1099511628211ull;
+    digest = (digest ^ ((const unsigned char*)data)[i]) * 1099511628211ull;
   }
 }
 
-static void compare(void *in, void *inout, int *count, MPI_Datatype *datatype) {
+static void compare(void* in, void* inout, int* count, MPI_Datatype* datatype) {
   (void)datatype;
   for (int i = 0; i < *count; ++i) {
-    ((double *)inout)[i] = ((double *)in)[i] * 0.5 + ((double *)inout)[i];
+    ((double*)inout)[i] = ((double*)in)[i] * 0.5 + ((double*)inout)[i];
   }
 }
 
@@ -115,7 +115,7 @@ static void collectives(MPI_Comm comm, MPI_Op own) {
   free(b);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   int provided;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   int rank, ranks;
@@ -135,17 +135,17 @@ int main(int argc, char **argv) {
     collectives(copy, own);
     collectives(MPI_COMM_SELF, own);
   }
-  double *memory;
+  double* memory;
   MPI_Alloc_mem(4 << 20, MPI_INFO_NULL, &memory);
   memory[100] = 3;
   MPI_Free_mem(memory);
   MPI_Comm_free(&half);
   MPI_Comm_free(&copy);
   MPI_Op_free(&own);
-  void *detached;
+  void* detached;
   int size;
   MPI_Buffer_detach(&detached, &size);
-  unsigned long long *all = malloc(sizeof(unsigned long long) * (size_t)ranks);
+  unsigned long long* all = malloc(sizeof(unsigned long long) * (size_t)ranks);
   MPI_Gather(&digest, 1, MPI_UNSIGNED_LONG_LONG, all, 1, MPI_UNSIGNED_LONG_LONG, 0, MPI_COMM_WORLD);
   for (int i = 0; rank == 0 && i < ranks; ++i) {
     printf("rank %d digest %016llx\n", i, all[i]);

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 static unsigned char table[8 << 20];
-extern char **environ;
+extern char** environ;
 
-static long count_wrong(const uint64_t *array, uint64_t words) {
+static long count_wrong(const uint64_t* array, uint64_t words) {
   long wrong = 0;
   for (uint64_t i = 0; i < words; ++i) {
     wrong += array[i] != i * 3;
@@ -22,7 +22,7 @@ static long count_wrong(const uint64_t *array, uint64_t words) {
   return wrong;
 }
 
-static int child(uint64_t *array, uint64_t words, int wait_for) {
+static int child(uint64_t* array, uint64_t words, int wait_for) {
   char byte;
   if (read(wait_for, &byte, 1) != 1) {
     return 9;
@@ -40,16 +40,16 @@ static int child(uint64_t *array, uint64_t words, int wait_for) {
   waitpid(grandchild, &status, 0);
   wrong += status != 0;
   memset(array, 0xee, words * 8);
-  char *more = malloc(4 << 20);
+  char* more = malloc(4 << 20);
   memset(more, 1, 4 << 20);
   free(more);
   free(array);
   return wrong != 0;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const uint64_t words = (uint64_t)atoi(argc > 1 ? argv[1] : "8") << 17;
-  uint64_t *array = malloc(words * 8);
+  uint64_t* array = malloc(words * 8);
   for (uint64_t i = 0; i < words; ++i) {
     array[i] = i * 3;
   }
@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
   for (uint64_t i = 1; i < words; i += 3) {
     array[i] = 2;
   }
-  uint64_t *discarded = malloc(4 << 20);
+  uint64_t* discarded = malloc(4 << 20);
   memset(discarded, 1, 4 << 20);
   free(discarded);
   int status, spawned;
@@ -89,8 +89,9 @@ int main(int argc, char **argv) {
     wrong += array[i] != (i % 3 == 0 ? 1 : i % 3 == 1 ? 2 : i * 3);
   }
   pid_t other;
-  char *words_of_true[] = {"true", NULL};
-  wrong += posix_spawnp(&other, "true", NULL, NULL, words_of_true, environ) != 0 || waitpid(other, &spawned, 0) != other || spawned;
+  char* words_of_true[] = {"true", NULL};
+  wrong +=
+      posix_spawnp(&other, "true", NULL, NULL, words_of_true, environ) != 0 || waitpid(other, &spawned, 0) != other || spawned;
   wrong += system("true") != 0;
   printf("parent wrong %ld child %d\n", wrong, status);
   return wrong != 0 || status != 0;

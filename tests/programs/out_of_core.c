@@ -9,7 +9,7 @@ static uint64_t value(uint64_t rank, uint64_t index, uint64_t round) {
   return (index + 1) * 0x9e3779b97f4a7c15u ^ (rank << 40) ^ round * 0x2545f4914f6cdd1du;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -15,16 +15,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                      \
-  do {                                                                                        \
-    if (!(condition)) {                                                                       \
-      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #condition, strerror(errno));           \
-      exit(1);                                                                                \
-    }                                                                                         \
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #condition, strerror(errno)); \
+      exit(1);                                                                      \
+    }                                                                               \
   } while (0)
 
 static size_t bytes;
-static char *pressure;
+static char* pressure;
 
 /* Drives everything else out of memory. */
 static void press(void) {
@@ -33,13 +33,13 @@ static void press(void) {
   }
 }
 
-static void fill(unsigned char *buffer, size_t count, unsigned seed) {
+static void fill(unsigned char* buffer, size_t count, unsigned seed) {
   for (size_t i = 0; i < count; ++i) {
     buffer[i] = (unsigned char)(i * 31 + seed + (i >> 12));
   }
 }
 
-static int same(const unsigned char *buffer, size_t count, unsigned seed) {
+static int same(const unsigned char* buffer, size_t count, unsigned seed) {
   for (size_t i = 0; i < count; ++i) {
     if (buffer[i] != (unsigned char)(i * 31 + seed + (i >> 12))) {
       return 0;
@@ -48,7 +48,7 @@ static int same(const unsigned char *buffer, size_t count, unsigned seed) {
   return 1;
 }
 
-static void files(const char *path) {
+static void files(const char* path) {
   const size_t count = bytes / 2;
   unsigned char *out = malloc(count), *in = malloc(count);
   fill(out, count, 1);
@@ -68,7 +68,7 @@ static void files(const char *path) {
 
   int direct = open(path, O_RDWR | O_DIRECT);
   if (direct >= 0) { /* the device writes into pages that must not be taken away meanwhile */
-    unsigned char *aligned = aligned_alloc(4096, count);
+    unsigned char* aligned = aligned_alloc(4096, count);
     press();
     CHECK(pread(direct, aligned, count & ~4095ul, 0) == (ssize_t)(count & ~4095ul));
     press();
@@ -77,8 +77,8 @@ static void files(const char *path) {
     close(direct);
   }
 
-  FILE *stream = fopen(path, "w+");
-  char *own_buffer = malloc(2 << 20);
+  FILE* stream = fopen(path, "w+");
+  char* own_buffer = malloc(2 << 20);
   CHECK(stream != NULL && setvbuf(stream, own_buffer, _IOFBF, 2 << 20) == 0);
   fill(out, count, 5);
   press();
@@ -94,11 +94,11 @@ static void files(const char *path) {
   free(out);
 }
 
-static void *late_sender(void *socket) {
+static void* late_sender(void* socket) {
   static unsigned char datagram[50000];
   usleep(200000);
   fill(datagram, sizeof datagram, 3);
-  CHECK(send(*(int *)socket, datagram, sizeof datagram, 0) == sizeof datagram);
+  CHECK(send(*(int*)socket, datagram, sizeof datagram, 0) == sizeof datagram);
   return NULL;
 }
 
@@ -106,7 +106,7 @@ static void *late_sender(void *socket) {
 static void datagrams(void) {
   int ends[2];
   CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
-  unsigned char *buffer = malloc(2 << 20);
+  unsigned char* buffer = malloc(2 << 20);
   memset(buffer, 0, 2 << 20);
   press();
   pthread_t sender;
@@ -124,7 +124,7 @@ static void on_signal(int number) {
   ++signals;
 }
 
-static void *on_own_stack(void *argument) {
+static void* on_own_stack(void* argument) {
   char local[1 << 16];
   memset(local, 1, sizeof local);
   press();
@@ -132,7 +132,7 @@ static void *on_own_stack(void *argument) {
 }
 
 static void stacks(void) {
-  char *stack = malloc(2 << 20);
+  char* stack = malloc(2 << 20);
   stack_t alternate = {.ss_sp = stack, .ss_size = 2 << 20};
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
   CHECK(sigaltstack(&alternate, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);
@@ -141,12 +141,12 @@ static void stacks(void) {
   stack_t none = {.ss_flags = SS_DISABLE};
   CHECK(sigaltstack(&none, NULL) == 0);
 
-  char *thread_stack = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* thread_stack = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   CHECK(pthread_attr_setstack(&attributes, thread_stack, 4 << 20) == 0);
   pthread_t thread;
-  void *result;
+  void* result;
   CHECK(pthread_create(&thread, &attributes, on_own_stack, thread_stack) == 0 && pthread_join(thread, &result) == 0);
   CHECK(result == thread_stack);
   CHECK(munmap(thread_stack, 4 << 20) == 0);
@@ -163,7 +163,7 @@ static void blocked_signals(void) {
 }
 
 static void maps(void) {
-  unsigned char *map = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  unsigned char* map = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(map != MAP_FAILED);
   fill(map, 8 << 20, 2);
   press();
@@ -173,7 +173,7 @@ static void maps(void) {
   }
   CHECK(same(map, (1 << 20) + 4096, 2));
   fill(map, 8 << 20, 4);
-  unsigned char *moved = mremap(map, 8 << 20, 20 << 20, MREMAP_MAYMOVE);
+  unsigned char* moved = mremap(map, 8 << 20, 20 << 20, MREMAP_MAYMOVE);
   CHECK(moved != MAP_FAILED);
   press();
   CHECK(same(moved, 8 << 20, 4) && moved[(20 << 20) - 1] == 0);
@@ -183,11 +183,11 @@ static void maps(void) {
   press();
   CHECK(same(moved, 4 << 20, 4));
   CHECK(munmap(moved, 4 << 20) == 0 && munmap(moved + (6 << 20), 14 << 20) == 0);
-  void *aligned;
+  void* aligned;
   CHECK(posix_memalign(&aligned, 1 << 21, 3 << 20) == 0 && (uintptr_t)aligned % (1 << 21) == 0);
   CHECK(malloc_usable_size(aligned) >= 3 << 20);
   free(aligned);
-  char *grown = malloc(1000);
+  char* grown = malloc(1000);
   memset(grown, 6, 1000);
   grown = realloc(grown, 5 << 20);
   CHECK(grown[999] == 6);
@@ -199,7 +199,7 @@ static void maps(void) {
   free(grown);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   bytes = (size_t)atoi(argc > 1 ? argv[1] : "16") << 20;
   pressure = malloc(bytes);
   memset(pressure, 0, bytes);

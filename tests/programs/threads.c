@@ -7,7 +7,7 @@
 static int rank, ranks;
 static MPI_Comm comms[3];
 
-static void *talk(void *argument) {
+static void* talk(void* argument) {
   const int thread = (int)(long)argument;
   const int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
   for (int i = 0; i < 200; ++i) {
@@ -22,7 +22,7 @@ static void *talk(void *argument) {
   return NULL;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   int provided;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
     MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
   }
   for (long i = 0; i < count; ++i) {
-    pthread_create(&threads[i], NULL, talk, (void *)i);
+    pthread_create(&threads[i], NULL, talk, (void*)i);
   }
   for (int i = 0; i < count; ++i) {
     pthread_join(threads[i], NULL);

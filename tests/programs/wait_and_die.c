@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  char *memory = malloc(64 << 20);
+  char* memory = malloc(64 << 20);
   memset(memory, 1, 64 << 20);
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) {

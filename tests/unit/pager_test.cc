@@ -16,8 +16,8 @@
 namespace headroom::pager {
 namespace {
 
-using trace::Counter;
 using trace::counted;
+using trace::Counter;
 
 constexpr uint64_t kBudget = 24 << 20;
 constexpr uint64_t kArray = 72 << 20;

@@ -132,10 +132,10 @@ bool takes_nonblocking_form(MPI_Comm comm) {
 
 bool is_integer(MPI_Datatype datatype) {
   const MPI_Datatype integers[] = {
-      MPI_CHAR,     MPI_SIGNED_CHAR,    MPI_UNSIGNED_CHAR, MPI_SHORT,    MPI_UNSIGNED_SHORT, MPI_INT,       MPI_UNSIGNED,
-      MPI_LONG,     MPI_UNSIGNED_LONG,  MPI_LONG_LONG,     MPI_INT8_T,   MPI_UINT8_T,        MPI_INT16_T,   MPI_UINT16_T,
-      MPI_INT32_T,  MPI_UINT32_T,       MPI_INT64_T,       MPI_UINT64_T, MPI_AINT,           MPI_OFFSET,    MPI_COUNT,
-      MPI_BYTE,     MPI_C_BOOL,         MPI_UNSIGNED_LONG_LONG};
+      MPI_CHAR,     MPI_SIGNED_CHAR, MPI_UNSIGNED_CHAR, MPI_SHORT,     MPI_UNSIGNED_SHORT, MPI_INT,
+      MPI_UNSIGNED, MPI_LONG,        MPI_UNSIGNED_LONG, MPI_LONG_LONG, MPI_INT8_T,         MPI_UINT8_T,
+      MPI_INT16_T,  MPI_UINT16_T,    MPI_INT32_T,       MPI_UINT32_T,  MPI_INT64_T,        MPI_UINT64_T,
+      MPI_AINT,     MPI_OFFSET,      MPI_COUNT,         MPI_BYTE,      MPI_C_BOOL,         MPI_UNSIGNED_LONG_LONG};
   for (const MPI_Datatype integer : integers) {
     if (datatype == integer) {
       return true;
@@ -244,14 +244,13 @@ int wrap_Finalize() {
   return real.Finalize[kProfiled]();
 }
 
-#include "point_to_point.inc"
 #include "completion.inc"
+#include "point_to_point.inc"
 
 template <int kProfiled>
 int wrap_Alloc_mem(MPI_Aint size, MPI_Info info, void* baseptr) {
-  void* place = is_inner(kProfiled, __builtin_return_address(0)) || size < 0
-                    ? nullptr
-                    : core->allocate(static_cast<uint64_t>(size));
+  void* place =
+      is_inner(kProfiled, __builtin_return_address(0)) || size < 0 ? nullptr : core->allocate(static_cast<uint64_t>(size));
   if (place == nullptr) {
     return real.Alloc_mem[kProfiled](size, info, baseptr);
   }
@@ -274,10 +273,10 @@ extern "C" __attribute__((visibility("default"))) void headroom_backend_init(Bac
   real.name[1] = reinterpret_cast<decltype(+real.name[1])>(request->real[2 * index + 1]);
   HEADROOM_SERVED_FUNCTIONS(X)
 #undef X
-#define X(index, name)                                                           \
-  if (request->real[2 * index] != nullptr) {                                     \
-    request->wrapper[2 * index] = reinterpret_cast<void*>(wrap_##name<0>);       \
-    request->wrapper[2 * index + 1] = reinterpret_cast<void*>(wrap_##name<1>);   \
+#define X(index, name)                                                         \
+  if (request->real[2 * index] != nullptr) {                                   \
+    request->wrapper[2 * index] = reinterpret_cast<void*>(wrap_##name<0>);     \
+    request->wrapper[2 * index + 1] = reinterpret_cast<void*>(wrap_##name<1>); \
   }
   HEADROOM_WRAPPED_FUNCTIONS(X)
 #undef X

@@ -1,0 +1,25 @@
+#!/bin/bash
+# All tests: the unit tests (also with sanitizers), then everything that runs the command.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PWD/build/venv/bin:$PATH"
+
+if [ ! -e build/venv/.tests-1 ]; then
+  echo "installing the test tools"
+  build/venv/bin/pip install -q 'pytest>=8' 'pytest-timeout>=2.3' 'numpy>=1.26' 'scipy>=1.11'
+  for mpi in mpich openmpi; do
+    build/mpi/$mpi/bin/pip install -q 'mpi4py==4.1.2' numpy pytest
+  done
+  touch build/venv/.tests-1
+fi
+
+for preset in release sanitize; do
+  echo "unit tests: $preset"
+  cmake --preset $preset >/dev/null
+  cmake --build --preset $preset --target unit_tests | tail -n 1
+  # Under the address sanitizer malloc is its own and fork is watched; the tests with children run without.
+  ctest --test-dir build/$preset --output-on-failure -j 1 | tail -n 8
+done
+
+echo "tests of the command, with MPI"
+pytest -q "$@"

@@ -1,0 +1,250 @@
+"""Third-party programs that use MPI hard: the same results as without Headroom, with memory enough and short."""
+
+import re
+import shutil
+
+import pytest
+
+from conftest import BUILD, DEBIAN, ROOT, WHEELS, headroom_run, need_program, plain_run
+
+MIB = 1 << 20
+
+MELT = """
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 {size} 0 {size} 0 {size}
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 3.0 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+neigh_modify every 20 delay 0 check no
+fix 1 all nve
+thermo_modify format float %20.15g
+thermo 10
+run 40
+"""
+
+
+def thermo(output: str) -> list[str]:
+    """The lines of figures, timings left out."""
+    return [line for line in output.splitlines() if re.match(r"^\s+\d+\s+[-\d.]+(e[-+]\d+)?\s+[-\d.]+", line)]
+
+
+@pytest.mark.parametrize(("memory", "size"), [("1G", 16), ("64M", 40)])
+def test_lammps_melt(memory, size, tmp_path):
+    """Debian's LAMMPS (Open MPI 4.1): 4 ranks."""
+    program = need_program("lmp")
+    mpi = DEBIAN[1]
+    script = tmp_path / "in.melt"
+    script.write_text(MELT.format(size=size))
+    arguments = [program, "-in", script, "-log", "none", "-screen", "none" if False else tmp_path / "screen"]
+    plain = plain_run([*mpi.command(4), *arguments])
+    assert plain.returncode == 0, plain.stderr
+    expected = thermo((tmp_path / "screen").read_text())
+    under = headroom_run(arguments, tmp_path, before=mpi.command(4), memory=memory)
+    assert under.status == 0, under.errors
+    assert thermo((tmp_path / "screen").read_text()) == expected
+    assert len(expected) == 5
+    assert {rank["mpi"] for rank in under.report["ranks"]} == {"openmpi"}
+    if memory == "64M":
+        under.assert_paged(under.total("allocated_bytes_peak"), 64 * MIB)
+
+
+HPCC_INPUT = """HPLinpack benchmark input file
+Headroom
+HPL.out      output file name (if any)
+8            device out (6=stdout,7=stderr,file)
+1            # of problems sizes (N)
+{n}          Ns
+1            # of NBs
+64           NBs
+0            PMAP process mapping (0=Row-,1=Column-major)
+1            # of process grids (P x Q)
+2            Ps
+2            Qs
+16.0         threshold
+1            # of panel fact
+2            PFACTs (0=left, 1=Crout, 2=Right)
+1            # of recursive stopping criterium
+4            NBMINs (>= 1)
+1            # of panels in recursion
+2            NDIVs
+1            # of recursive panel fact.
+1            RFACTs (0=left, 1=Crout, 2=Right)
+1            # of broadcast
+1            BCASTs (0=1rg,1=1rM,2=2rg,3=2rM,4=Lng,5=LnM)
+1            # of lookahead depth
+1            DEPTHs (>=0)
+2            SWAP (0=bin-exch,1=long,2=mix)
+64           swapping threshold
+0            L1 in (0=transposed,1=no-transposed) form
+0            U  in (0=transposed,1=no-transposed) form
+1            Equilibration (0=no,1=yes)
+8            memory alignment in double (> 0)
+0            Number of additional problem sizes for PTRANS
+0            values of N
+0            number of additional blocking sizes for PTRANS
+0            values of NB
+"""
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("memory", "n"), [("1G", 600), ("48M", 2000)])
+def test_hpcc(memory, n, tmp_path, monkeypatch):
+    """HPCC checks its own results: LU, transposition, random access, FFT, matrix products."""
+    program = need_program("hpcc")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hpccinf.txt").write_text(HPCC_INPUT.format(n=n))
+    mpi = DEBIAN[1]
+    under = headroom_run([program], tmp_path, before=mpi.command(4), memory=memory, timeout=380)
+    assert under.status == 0, under.errors
+    output = (tmp_path / "hpccoutf.txt").read_text()
+    figures = dict(re.findall(r"^(\w+)=(\S+)$", output, re.M))
+    assert figures["Success"] == "1", output[-3000:]
+    assert "FAILED" not in output
+    if memory == "48M":
+        assert under.short_of_memory
+        assert under.total("bytes_written") > 0
+
+
+@pytest.mark.parametrize("memory", ["1G", "32M"])
+def test_ptscotch(memory, tmp_path):
+    """PT-Scotch orders a 3-D grid: the same permutation, with a fixed seed."""
+    maker = need_program("gmk_m3") if shutil.which("gmk_m3") else need_program("scotch_gmk_m3")
+    program = need_program("dgord")
+    size = "40" if memory == "1G" else "70"
+    grid = tmp_path / "grid.grf"
+    assert plain_run([maker, size, size, size, grid]).returncode == 0
+    mpi = DEBIAN[1]
+    outputs = []
+    for under in (False, True):
+        out = tmp_path / f"order-{under}"
+        arguments = [program, grid, out, "-Cd"]
+        if under:
+            run = headroom_run(arguments, tmp_path, before=mpi.command(4), memory=memory)
+            assert run.status == 0, run.errors
+        else:
+            done = plain_run([*mpi.command(4), *arguments])
+            assert done.returncode == 0, done.stderr
+        outputs.append(out.read_text())
+    assert outputs[0] == outputs[1]
+    if memory == "32M":
+        assert run.short_of_memory
+        assert run.total("bytes_written") > 0
+
+
+@pytest.fixture(scope="session")
+def mpi4py_tests(tmp_path_factory):
+    """mpi4py's own test suite, from its source package."""
+    import subprocess
+    import tarfile
+
+    folder = tmp_path_factory.mktemp("mpi4py")
+    subprocess.run(
+        [
+            BUILD / "venv/bin/pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "--no-binary",
+            ":all:",
+            "-d",
+            folder,
+            "mpi4py==4.1.2",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+        archive.extractall(folder, filter="data")
+    return next(folder.glob("mpi4py-*/test"))
+
+
+MODULES = [
+    "test_p2p_buf",
+    "test_p2p_obj",
+    "test_cco_buf",
+    "test_cco_nb_buf",
+    "test_cco_vec",
+    "test_cco_ngh_buf",
+    "test_rma",
+    "test_datatype",
+    "test_comm",
+    "test_request",
+    "test_cco_obj",
+    "test_win",
+    "test_io",
+    "test_group",
+    "test_op",
+    "test_p2p_buf_matched",
+    "test_threads",
+    "test_memory",
+    "test_attributes",
+    "test_errhandler",
+]
+
+
+def mpi4py_result(output: str) -> tuple[str, str]:
+    ran = re.search(r"Ran (\d+) tests", output)
+    closing = re.findall(r"^(OK|FAILED)(.*)$", output, re.M)
+    return (ran[1] if ran else "none", " ".join(closing[-1]) if closing else "none")
+
+
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("memory", ["1G", "16M"])
+def test_mpi4py_suite(mpi, memory, mpi4py_tests, tmp_path):
+    python = BUILD / f"mpi/{mpi.name}/bin/python"
+    # Large allocations from 64 KiB on, so that the suite's small buffers come from the arena too.
+    arguments = [
+        python,
+        mpi4py_tests / "main.py",
+        "--no-builddir",
+        "-q",
+        *[word for name in MODULES for word in ("-i", f"^{name}$")],
+    ]
+    arguments = [python, mpi4py_tests / "main.py", "-q", "-i", "|".join(f"{name}$" for name in MODULES)]
+    plain = plain_run([*mpi.command(3), *arguments], timeout=200)
+    under = headroom_run(arguments, tmp_path, before=mpi.command(3), memory=memory, large="64K", timeout=280)
+    assert mpi4py_result(under.output + under.errors) == mpi4py_result(plain.stdout + plain.stderr), under.errors[-3000:]
+    assert under.status == plain.returncode
+    assert len(under.report["ranks"]) == 3
+    assert under.total("allocations") > 0
+
+
+def test_pagerank_against_scipy(mpi, tmp_path):
+    """The dependency graph of this machine's packages: PageRank as scipy's sparse matrices compute it."""
+    import subprocess
+    import sys
+
+    import numpy
+    import scipy.sparse
+
+    edges, names = tmp_path / "edges", tmp_path / "names"
+    made = subprocess.run([sys.executable, ROOT / "examples/debian_graph.py", edges, names], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    table = numpy.loadtxt(edges, dtype=numpy.int64)
+    count = int(table.max()) + 1
+    matrix = scipy.sparse.csr_matrix((numpy.ones(len(table)), (table[:, 0], table[:, 1])), shape=(count, count))
+    degree = numpy.asarray(matrix.sum(axis=1)).ravel()
+    rank = numpy.full(count, 1 / count)
+    scale = numpy.divide(1, degree, out=numpy.zeros(count), where=degree > 0)
+    for _ in range(200):
+        rank = 0.15 / count + 0.85 * (matrix.T @ (rank * scale) + rank[degree == 0].sum() / count)
+    program = BUILD / f"examples/pagerank-{mpi.name}"
+    arguments = [program, "--tolerance", "1e-16", "--top", "20", edges]
+    plain = plain_run([*mpi.command(3), *arguments])
+    under = headroom_run(arguments, tmp_path, before=mpi.command(3), memory="16M", large="256K")
+    assert under.status == 0, under.errors
+    figures = re.findall(r"top \d+: vertex (\d+) rank (\S+)", under.output)
+    assert len(figures) == 20
+    for vertex, value in figures:
+        assert abs(float(value) - rank[int(vertex)]) < 1e-9
+    assert [int(vertex) for vertex, _ in figures[:5]] == list(numpy.argsort(-rank)[:5])
+    checksum = re.compile(r"checksum: \w+")
+    assert checksum.search(under.output)[0] == checksum.search(plain.stdout)[0]
+    assert WHEELS

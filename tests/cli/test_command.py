@@ -1,0 +1,137 @@
+"""The command line: help, defaults, the report, `headroom doctor`, and the wheel in a clean environment."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
+
+
+def test_help_has_every_setting_and_only_those():
+    text = plain_run([HEADROOM, "run", "--help"]).stdout
+    shown = set(re.findall(r"^\s+(?:-[nh], )?--([a-z-]+)", text, re.M))
+    expected = {"memory", "storage", "slots", "engine", "store", "direct", "mode", "evict", "mpi", "json", "large", "readahead"}
+    assert shown == expected | {"static-data", "summary", "ranks", "help"}
+
+
+def test_settings_page_is_the_table():
+    page = (ROOT / "docs/settings.md").read_text()
+    for option in re.findall(r"--([a-z-]+)", plain_run([HEADROOM, "run", "--help"]).stdout):
+        assert option in ("ranks", "help") or f"`--{option}`" in page
+
+
+def test_doctor_says_what_there_is():
+    done = plain_run([HEADROOM, "doctor"])
+    assert done.returncode == 0, done.stdout
+    for topic in ("system", "library", "memory", "storage", "page faults", "storage transfers", "MPI"):
+        assert re.search(rf"^(ok|--)  {topic}\b", done.stdout, re.M), done.stdout
+    findings = json.loads(plain_run([HEADROOM, "doctor", "--json"]).stdout)
+    assert {"topic", "good", "what", "cost", "remedy"} == set(findings[0])
+
+
+def test_doctor_tells_an_ordinary_user_what_to_do():
+    if os.geteuid() != 0:
+        return
+    done = plain_run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", HEADROOM, "doctor"])
+    assert "page faults" in done.stdout
+    if "accesses of the program only" in done.stdout:
+        assert "vm.unprivileged_userfaultfd=1" in done.stdout
+
+
+def test_defaults(tmp_path):
+    """Without options: 80 % of what is free, a directory on a disk."""
+    run = headroom_run([compile_program(None, "exit_status.c")], tmp_path)
+    assert run.status == 0
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    available = int(meminfo["MemAvailable"].split()[0]) << 10
+    assert 0.5 * 0.8 * available < run.report["budget_bytes"] <= 0.9 * available
+    kind = subprocess.run(["stat", "-f", "-c", "%T", run.report["storage"]], capture_output=True, text=True, check=True).stdout
+    assert "tmpfs" not in kind
+
+
+def test_memory_default_follows_the_cgroup(tmp_path):
+    if os.geteuid() != 0:
+        return
+    import hard_limit
+
+    if hard_limit.available() is not None:
+        return
+    with hard_limit.HardLimit(512 << 20, swap=False) as limit:
+        run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, before=limit.wrap([]))
+    assert 256 << 20 < run.report["budget_bytes"] < 0.81 * (512 << 20)
+
+
+def test_environment_is_as_good_as_options(tmp_path):
+    run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, env=environment(memory="77M", engine="sigsegv"))
+    assert run.report["budget_bytes"] == 77 << 20
+    assert run.engines() == {"sigsegv"}
+
+
+def test_options_win_over_the_environment(tmp_path):
+    run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, env=environment(memory="77M"), memory="88M")
+    assert run.report["budget_bytes"] == 88 << 20
+
+
+def test_bad_values_are_named():
+    for option, value in (("--memory", "plenty"), ("--engine", "steam"), ("--slots", "-1"), ("--memory", "1M")):
+        done = plain_run([HEADROOM, "run", option, value, "true"])
+        assert done.returncode != 0
+        assert option in done.stderr, done.stderr
+
+
+def test_summary(tmp_path):
+    program = compile_program(WHEELS[0], "out_of_core.c")
+    run = headroom_run([program, 16, 1], tmp_path, before=WHEELS[0].command(2), memory="32M")
+    lines = [line for line in run.errors.splitlines() if line.startswith("headroom:")]
+    assert len(lines) == 4, run.errors
+    assert re.match(r"headroom: \S+: 2 processes, [\d.]+ s", lines[0])
+    assert re.match(r"headroom:   memory    peak [\d.]+ MiB of 32.0 MiB budget, 64.0 MiB allocated at most", lines[1])
+    assert re.match(r"headroom:   storage   [\d.]+ MiB read, [\d.]+ MiB written, /", lines[2])
+    assert re.match(r"headroom:   faults    \d+ \(userfaultfd(-user)?\), [\d.]+ s of waiting", lines[3])
+    quiet = headroom_run([program, 16, 1], tmp_path, before=WHEELS[0].command(2), memory="32M", summary="off")
+    assert "headroom" not in quiet.errors
+
+
+def test_starts_the_launcher_of_the_program(mpi, tmp_path):
+    program = compile_program(mpi, "calls.c")
+    report = tmp_path / "run.json"
+    done = plain_run([HEADROOM, "run", "-n", 3, "--memory", "256M", "--json", report, program, 1])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("digest") == 3
+    figures = json.loads(report.read_text())
+    assert sorted(rank["rank"] for rank in figures["ranks"]) == [0, 1, 2]
+    assert {rank["mpi"] for rank in figures["ranks"]} == {mpi.name}
+
+
+def test_public_header(tmp_path):
+    source = tmp_path / "statistics.c"
+    source.write_text(
+        "#include <headroom/headroom.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+        "int main(void) {\n"
+        "  struct headroom_statistics s = {.size = sizeof s};\n"
+        '  if (!headroom_read_statistics) { puts("absent"); return 0; }\n'
+        "  char *m = malloc(40 << 20); memset(m, 1, 40 << 20);\n"
+        "  if (headroom_read_statistics(&s) != 0 || m[5] != 1) return 1;\n"
+        '  printf("%d %d %d\\n", s.budget_bytes == 24 << 20, s.short_of_memory, s.written_bytes >= 16 << 20);\n'
+        "}\n"
+    )
+    program = tmp_path / "statistics"
+    include = next((BUILD / "venv/lib").glob("python3*/site-packages/headroom/include"))
+    subprocess.run(["gcc", "-O1", f"-I{include}", "-o", program, source], check=True)
+    assert plain_run([program]).stdout == "absent\n"
+    assert headroom_run([program], tmp_path, memory="24M").output == "1 1 1\n"
+
+
+def test_wheel_in_a_clean_environment(tmp_path):
+    """`pip install .` where nothing of this checkout is known: the headers of MPI are fetched, the command works."""
+    subprocess.run([BUILD / "venv/bin/python", "-m", "venv", tmp_path / "clean"], check=True)
+    env = {name: value for name, value in environment().items() if name != "CMAKE_ARGS"}
+    install = [tmp_path / "clean/bin/pip", "install", "-q", f"--config-settings=build-dir={tmp_path}/build", ROOT]
+    subprocess.run([str(word) for word in install], check=True, env=env, timeout=280)
+    command = tmp_path / "clean/bin/headroom"
+    assert plain_run([command, "doctor"]).returncode == 0
+    done = plain_run([command, "run", "--memory", "64M", sys.executable, "-c", "print(sum(range(10)))"])
+    assert done.stdout == "45\n", done.stderr
