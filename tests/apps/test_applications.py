@@ -34,24 +34,24 @@ def thermo(output: str) -> list[str]:
     return [line for line in output.splitlines() if re.match(r"^\s+\d+\s+[-\d.]+(e[-+]\d+)?\s+[-\d.]+", line)]
 
 
-@pytest.mark.parametrize(("memory", "size"), [("1G", 16), ("64M", 40)])
+@pytest.mark.parametrize(("memory", "size"), [("1G", 16), ("128M", 48)])
 def test_lammps_melt(memory, size, tmp_path):
     """Debian's LAMMPS (Open MPI 4.1): 4 ranks."""
     program = need_program("lmp")
     mpi = DEBIAN[1]
     script = tmp_path / "in.melt"
     script.write_text(MELT.format(size=size))
-    arguments = [program, "-in", script, "-log", "none", "-screen", "none" if False else tmp_path / "screen"]
+    arguments = [program, "-in", script, "-log", "none", "-screen", tmp_path / "screen"]
     plain = plain_run([*mpi.command(4), *arguments])
     assert plain.returncode == 0, plain.stderr
     expected = thermo((tmp_path / "screen").read_text())
-    under = headroom_run(arguments, tmp_path, before=mpi.command(4), memory=memory)
+    under = headroom_run(arguments, tmp_path, before=mpi.command(4), memory=memory, timeout=120)
     assert under.status == 0, under.errors
     assert thermo((tmp_path / "screen").read_text()) == expected
     assert len(expected) == 5
     assert {rank["mpi"] for rank in under.report["ranks"]} == {"openmpi"}
-    if memory == "64M":
-        under.assert_paged(under.total("allocated_bytes_peak"), 64 * MIB)
+    if memory == "128M":
+        under.assert_paged(under.total("allocated_bytes_peak"), 128 * MIB)
 
 
 HPCC_INPUT = """HPLinpack benchmark input file
@@ -150,7 +150,6 @@ def mpi4py_tests(tmp_path_factory):
             "download",
             "-q",
             "--no-deps",
-            "--no-build-isolation",
             "--no-binary",
             ":all:",
             "-d",
@@ -161,7 +160,7 @@ def mpi4py_tests(tmp_path_factory):
         capture_output=True,
     )
     with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder)
     return next(folder.glob("mpi4py-*/test"))
 
 
@@ -200,13 +199,6 @@ def mpi4py_result(output: str) -> tuple[str, str]:
 def test_mpi4py_suite(mpi, memory, mpi4py_tests, tmp_path):
     python = BUILD / f"mpi/{mpi.name}/bin/python"
     # Large allocations from 64 KiB on, so that the suite's small buffers come from the arena too.
-    arguments = [
-        python,
-        mpi4py_tests / "main.py",
-        "--no-builddir",
-        "-q",
-        *[word for name in MODULES for word in ("-i", f"^{name}$")],
-    ]
     arguments = [python, mpi4py_tests / "main.py", "-q", "-i", "|".join(f"{name}$" for name in MODULES)]
     plain = plain_run([*mpi.command(3), *arguments], timeout=200)
     under = headroom_run(arguments, tmp_path, before=mpi.command(3), memory=memory, large="64K", timeout=280)
