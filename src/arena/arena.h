@@ -27,7 +27,8 @@ namespace headroom::arena {
 // transfers are merged over neighbouring blocks anyway; at 64 KiB sweeps lost a third, at 2 MiB small budgets lose grain.
 inline constexpr uint64_t kBlockBytes = 256 << 10;
 inline constexpr uint64_t kPageBytes = 4096;
-inline constexpr uintptr_t kArenaBase = 0x100000000000;
+// Above what the address sanitizer takes for itself, below where programs and libraries are put on 47-bit addresses.
+inline constexpr uintptr_t kArenaBase = 0x110000000000;
 inline constexpr uint64_t kPartitionBytes = uint64_t{256} << 30;
 inline constexpr uint64_t kSmallestPartitionBytes = uint64_t{1} << 30;
 inline constexpr int kMaxStaticRegions = 16;

@@ -51,7 +51,10 @@ def test_lammps_melt(memory, size, tmp_path):
     assert len(expected) == 5
     assert {rank["mpi"] for rank in under.report["ranks"]} == {"openmpi"}
     if memory == "128M":
-        under.assert_paged(under.total("allocated_bytes_peak"), 128 * MIB)
+        assert under.short_of_memory
+        assert under.total("bytes_written") >= 100 * MIB
+        assert under.total("bytes_read") >= 100 * MIB
+        assert under.report["peak_resident_bytes"] <= 128 * MIB
 
 
 HPCC_INPUT = """HPLinpack benchmark input file
@@ -164,34 +167,14 @@ def mpi4py_tests(tmp_path_factory):
     return next(folder.glob("mpi4py-*/test"))
 
 
-MODULES = [
-    "test_p2p_buf",
-    "test_p2p_obj",
-    "test_cco_buf",
-    "test_cco_nb_buf",
-    "test_cco_vec",
-    "test_cco_ngh_buf",
-    "test_rma",
-    "test_datatype",
-    "test_comm",
-    "test_request",
-    "test_cco_obj",
-    "test_win",
-    "test_io",
-    "test_group",
-    "test_op",
-    "test_p2p_buf_matched",
-    "test_threads",
-    "test_memory",
-    "test_attributes",
-    "test_errhandler",
-]
+MODULES = ["test_p2p_buf", "test_cco_buf", "test_datatype", "test_comm", "test_request", "test_memory", "test_p2p_buf_matched"]
 
 
 def mpi4py_result(output: str) -> tuple[str, str]:
-    ran = re.search(r"Ran (\d+) tests", output)
+    ran = re.search(r"Ran ([1-9]\d*) tests", output)
     closing = re.findall(r"^(OK|FAILED)(.*)$", output, re.M)
-    return (ran[1] if ran else "none", " ".join(closing[-1]) if closing else "none")
+    assert ran, output[-2000:]
+    return (ran[1], " ".join(closing[-1]) if closing else "none")
 
 
 @pytest.mark.timeout(500)
@@ -199,12 +182,12 @@ def mpi4py_result(output: str) -> tuple[str, str]:
 def test_mpi4py_suite(mpi, memory, mpi4py_tests, tmp_path):
     python = BUILD / f"mpi/{mpi.name}/bin/python"
     # Large allocations from 64 KiB on, so that the suite's small buffers come from the arena too.
-    arguments = [python, mpi4py_tests / "main.py", "-q", "-i", "|".join(f"{name}$" for name in MODULES)]
-    plain = plain_run([*mpi.command(3), *arguments], timeout=200)
-    under = headroom_run(arguments, tmp_path, before=mpi.command(3), memory=memory, large="64K", timeout=280)
+    arguments = [python, mpi4py_tests / "main.py", "-q", *[word for name in MODULES for word in ("-i", name)]]
+    plain = plain_run([*mpi.command(2), *arguments], timeout=200)
+    under = headroom_run(arguments, tmp_path, before=mpi.command(2), memory=memory, large="64K", timeout=280)
     assert mpi4py_result(under.output + under.errors) == mpi4py_result(plain.stdout + plain.stderr), under.errors[-3000:]
     assert under.status == plain.returncode
-    assert len(under.report["ranks"]) == 3
+    assert len(under.report["ranks"]) == 2
     assert under.total("allocations") > 0
 
 
