@@ -74,7 +74,10 @@ def with_swap(command: list) -> float | None:
     try:
         with hard_limit.SwapFile(4 << 30):
             seconds, _, status = limited(command, swap=True)
-            return seconds if status == 0 else None
+            if status != 0:
+                say(f"    ended after {seconds:.0f} s by the kernel, out of memory, although swap was free")
+                return None
+            return seconds
     except OSError as error:
         say(f"    cannot be set up here: {error}")
         return None

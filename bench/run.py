@@ -1,0 +1,123 @@
+"""Ratios measured side by side on this machine. Run by `make bench`; `--json FILE` writes the figures.
+
+Each comparison alternates its sides and quotes medians. They are not tests: the machine may be busy.
+"""
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HEADROOM = ROOT / "build/venv/bin/headroom"
+PROGRAMS = ROOT / "build/bench"
+ROUNDS = 3
+ROOT_ALLOWED = ["env", *(f"{p}_ALLOW_RUN_AS_ROOT{s}=1" for p in ("OMPI", "PRTE") for s in ("", "_CONFIRM"))]
+
+
+def output_of(command: list) -> str:
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def compile_program(mpi: str | None, source: str) -> Path:
+    program = PROGRAMS / f"{Path(source).stem}-{mpi or 'plain'}"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    compiler = ROOT / f"build/mpi/{mpi}/bin/mpicc" if mpi else "gcc"
+    output_of([compiler, "-O2", "-o", program, ROOT / "bench" / source])
+    return program
+
+
+def launcher(mpi: str, ranks: int) -> list:
+    oversubscribe = ["--oversubscribe"] if mpi == "openmpi" else []
+    return [*ROOT_ALLOWED, ROOT / f"build/mpi/{mpi}/bin/mpiexec", *oversubscribe, "-n", ranks]
+
+
+def figures(text: str) -> dict[str, float]:
+    return {name: float(value) for name, value in re.findall(r"^(\S.*?): ([\d.]+)", text, re.M)}
+
+
+def medians(runs: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
+def alternate(plain: list, under: list) -> tuple[dict[str, float], dict[str, float]]:
+    sides = ([], [])
+    for _ in range(ROUNDS):
+        for side, command in zip(sides, (plain, under), strict=True):
+            side.append(figures(output_of(command)))
+    return medians(sides[0]), medians(sides[1])
+
+
+def disk_bandwidth(folder: str) -> float | None:
+    """MiB/s that fio reads with direct I/O, 1 MiB, depth 16."""
+    command = ["fio", "--name=read", f"--directory={folder}", "--rw=read", "--bs=1M", "--size=1G", "--direct=1"]
+    try:
+        text = output_of([*command, "--iodepth=16", "--ioengine=libaio", "--output-format=json"])
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return json.loads(text)["jobs"][0]["read"]["bw_bytes"] / 2**20
+
+
+def row(results: list, what: str, plain: str, under: str, ratio: float, note: str = "") -> None:
+    results.append({"what": what, "plain": plain, "headroom": under, "ratio": round(ratio, 3), "note": note})
+    print(f"{what:<46} {plain:>14} {under:>14} {ratio:8.2f}  {note}", flush=True)
+
+
+def sweeps(results: list) -> None:
+    program = compile_program(None, "sweep.c")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        reads, raw = [], []
+        for _ in range(ROUNDS):
+            bandwidth = disk_bandwidth(folder)
+            if bandwidth is not None:
+                raw.append(bandwidth)
+            reads.append(figures(output_of([HEADROOM, "run", "--memory", "512M", "--summary", "off", program, "1024", "4"])))
+    under = medians(reads)
+    if raw:
+        disk = statistics.median(raw)
+        row(
+            results,
+            "sweep of twice the budget, reading (raw disk)",
+            f"{disk:.0f} MiB/s",
+            f"{under['read']:.0f} MiB/s",
+            under["read"] / disk,
+        )
+    row(results, "sweep of twice the budget, updating", "", f"{under['update']:.0f} MiB/s", 0)
+    plain, under = alternate(
+        [program, "512", "20"], [HEADROOM, "run", "--memory", "2G", "--summary", "off", program, "512", "20"]
+    )
+    for name in ("first touch", "read", "update"):
+        row(results, f"in memory, {name}", f"{plain[name]:.0f} MiB/s", f"{under[name]:.0f} MiB/s", under[name] / plain[name])
+
+
+def messages(results: list) -> None:
+    for mpi in ("mpich", "openmpi"):
+        program = compile_program(mpi, "messages.c")
+        for ranks, what in ((2, "2 ranks"), (8, "8 ranks")):
+            start = launcher(mpi, ranks)
+            plain, under = alternate([*start, program], [*start, HEADROOM, "run", "--summary", "off", program])
+            for name in plain:
+                row(
+                    results,
+                    f"{mpi}, {what}, {name}",
+                    f"{plain[name]:.2f} us",
+                    f"{under[name]:.2f} us",
+                    plain[name] / under[name],
+                )
+
+
+def main() -> None:
+    print(f"{'':<46} {'plain':>14} {'Headroom':>14} {'ratio':>8}  (above 1: Headroom is faster)")
+    results: list[dict] = []
+    sweeps(results)
+    messages(results)
+    if len(sys.argv) == 3 and sys.argv[1] == "--json":
+        Path(sys.argv[2]).write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
