@@ -143,7 +143,11 @@ HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) {
   if (heap::owns(address) && !in_child()) {
     rights_changed.store(true, std::memory_order_relaxed);
     // Access rights of the program's own making and the pager's must not meet: these pages stay resident from now on.
-    pager::hold(address, bytes, true);
+    if (bytes > pager::largest_hold()) {
+      errno = ENOMEM;
+      return -1;
+    }
+    pager::pin(address, bytes);
   }
   return result_of(system_call(SYS_mprotect, address, bytes, protection), -1);
 }

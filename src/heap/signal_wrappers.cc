@@ -42,7 +42,7 @@ const sigset_t* without_fault_signal(const sigset_t* set, int how, sigset_t& pla
 
 void keep_stack_resident(const void* stack, size_t bytes) {
   if (stack != nullptr && pager::covers(stack) && !pager::engine_serves_kernel() && !pager::is_forked_child()) {
-    pager::hold(stack, bytes, true);
+    pager::pin(stack, bytes);
   }
 }
 

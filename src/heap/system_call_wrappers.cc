@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -70,6 +71,12 @@ void drop_hold(const void* address, size_t bytes, bool write) {
   }
 }
 size_t largest_hold() { return pager::is_forked_child() ? size_t{16} << 20 : pager::largest_hold(); }
+
+/// A pipe or socket may have just what the first piece took: reading on would block where one call would have returned.
+bool may_read_on(int file) {
+  struct stat status = {};
+  return fstat(file, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
+}
 
 /// Transfers a buffer in pieces that may be held. A piece that comes back short ends it, as a short transfer would.
 template <typename Call>
@@ -181,7 +188,8 @@ HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
   if (!is_ours(buffer)) {
     return real_read.get()(file, buffer, bytes);
   }
-  return in_pieces(buffer, bytes, true, [=](char* at, size_t piece, size_t) { return real_read.get()(file, at, piece); });
+  const size_t most = bytes > largest_hold() && !may_read_on(file) ? largest_hold() : bytes;
+  return in_pieces(buffer, most, true, [=](char* at, size_t piece, size_t) { return real_read.get()(file, at, piece); });
 }
 
 HEADROOM_EXPORT ssize_t write(int file, const void* buffer, size_t bytes) {
@@ -324,8 +332,8 @@ HEADROOM_EXPORT size_t fwrite(const void* buffer, size_t size, size_t count, FIL
 }
 /// A stream's buffer is the C library's to pass to the kernel at any time: it stays resident.
 HEADROOM_EXPORT int setvbuf(FILE* stream, char* buffer, int mode, size_t bytes) {
-  if (buffer != nullptr && is_ours(buffer)) {
-    hold(buffer, bytes, true);
+  if (buffer != nullptr && is_ours(buffer) && !pager::is_forked_child()) {
+    pager::pin(buffer, bytes);
   }
   return real_setvbuf.get()(stream, buffer, mode, bytes);
 }
@@ -337,7 +345,17 @@ HEADROOM_EXPORT ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigne
   if (!pager::is_running()) {
     return real_process_vm_writev.get()(pid, local, local_count, remote, remote_count, flags);
   }
-  std::atomic<int32_t>& mark = pager::session().self->remote_write_target;
+  node::Member& self = *pager::session().self;
+  uint64_t begin = UINT64_MAX;
+  uint64_t end = 0;
+  for (unsigned long index = 0; index < remote_count; ++index) {
+    const auto first = reinterpret_cast<uint64_t>(remote[index].iov_base);
+    begin = first < begin ? first : begin;
+    end = first + remote[index].iov_len > end ? first + remote[index].iov_len : end;
+  }
+  self.remote_write_begin.store(begin, std::memory_order_relaxed);
+  self.remote_write_end.store(end, std::memory_order_relaxed);
+  std::atomic<int32_t>& mark = self.remote_write_target;
   // seq_cst: pairs with the pager's look in is_written_remotely(); either it sees the mark or we meet its protection.
   mark.store(pid, std::memory_order_seq_cst);
   const ssize_t result = real_process_vm_writev.get()(pid, local, local_count, remote, remote_count, flags);

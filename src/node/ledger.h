@@ -55,9 +55,11 @@ struct alignas(64) Member {
   std::atomic<uint64_t> ready_since_ns;
   std::atomic<uint32_t> slot_bell;           // futex: a slot may be free
   std::atomic<int32_t> remote_write_target;  // pid whose memory this process writes by cross-memory attach, or 0
-  std::atomic<uint32_t> engine;              // EngineChoice that ran, 0 = none yet
-  std::atomic<uint32_t> store;               // StoreChoice that ran, 0 = none yet
-  std::atomic<uint32_t> store_direct;        // 1 = the store bypasses the page cache
+  std::atomic<uint64_t> remote_write_begin;  // the addresses that it may write there
+  std::atomic<uint64_t> remote_write_end;
+  std::atomic<uint32_t> engine;        // EngineChoice that ran, 0 = none yet
+  std::atomic<uint32_t> store;         // StoreChoice that ran, 0 = none yet
+  std::atomic<uint32_t> store_direct;  // 1 = the store bypasses the page cache
   std::atomic<uint32_t> nonblocking_collectives;
   std::atomic<uint64_t> counters[trace::kCounterCount];
   char executable[64];

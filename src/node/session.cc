@@ -370,6 +370,9 @@ void choose_watched(Session& session) {
 }
 
 void watched_ended(Session& session) {
+  if (session.watched_index < 0) {
+    return;
+  }
   Member& member = session.ledger->members[session.watched_index];
   uint32_t leaving = static_cast<uint32_t>(MemberState::kLeaving);
   if (member.state.compare_exchange_strong(leaving, static_cast<uint32_t>(MemberState::kLeft), std::memory_order_acq_rel)) {

@@ -84,11 +84,9 @@ void cover_static_region(int index) {
   const uint64_t before = state.listed;
   list_populated(region.offset, region.offset + region.bytes);
   const auto bytes = static_cast<int64_t>((state.listed - before) * kBlockBytes);
-  // The content is there already; room for it is made by evicting, oldest first.
-  while (!node::reserve(*state.session->ledger, *state.session->self, bytes)) {
-    (void)evict(bytes);
-    (void)collect_transfers();
-  }
+  // The content is there already, so its room is taken whether or not it is free; pump() evicts what is then too much.
+  state.session->self->reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  state.session->ledger->free_bytes.fetch_sub(bytes, std::memory_order_acq_rel);
 }
 
 void cover_new_memory() {

@@ -92,12 +92,14 @@ bool ask_another(int64_t bytes) {
   return true;
 }
 
-/// True if some process writes this one's memory by cross-memory attach right now (heap/system_call_wrappers.cc).
-bool is_written_remotely() {
+/// True if some process writes into the view by cross-memory attach right now (heap/system_call_wrappers.cc).
+bool is_written_remotely(View view) {
   const int32_t self = state.session->self->pid.load(std::memory_order_relaxed);
   for (const Member& member : state.session->ledger->members) {
     // seq_cst: the writer stores its target before it touches memory, we protect before we look; one of us sees the other.
-    if (member.remote_write_target.load(std::memory_order_seq_cst) == self && is_alive(member)) {
+    if (member.remote_write_target.load(std::memory_order_seq_cst) == self && is_alive(member) &&
+        view.address < member.remote_write_end.load(std::memory_order_relaxed) &&
+        member.remote_write_begin.load(std::memory_order_relaxed) < view.address + view.bytes) {
       return true;
     }
   }
@@ -159,11 +161,12 @@ bool begin_write(uint64_t block, bool keep) {
 
 void undo_write(uint64_t block) {
   BlockWord& word = word_of(block);
+  const bool writable = may_write(block);  // a forked child may still need the content
+  const uint64_t set = kResident | kDirty | kMapped | (writable ? kWritable : 0);
   uint64_t before = word.load(std::memory_order_relaxed);
-  while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | kResident | kDirty | kWritable | kMapped,
-                                     std::memory_order_acq_rel)) {
+  while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | set, std::memory_order_acq_rel)) {
   }
-  state.engine->map(view_of_block(*state.partition, block), true);
+  state.engine->map(view_of_block(*state.partition, block), writable);
   list_append(block);
   trace::count(Counter::kEvictionsGivenUp);
 }
@@ -186,12 +189,15 @@ int64_t write_out(uint64_t block, bool keep) {
   if (count == 0) {
     return 0;
   }
+  bool written_remotely = false;
   for (uint64_t done = 0; done < count;) {
     uint64_t run = count - done;
-    state.engine->protect(view_of_run(*state.partition, first + done, run));
+    const View view = view_of_run(*state.partition, first + done, run);
+    state.engine->protect(view);
+    written_remotely = written_remotely || is_written_remotely(view);
     done += run;
   }
-  if (is_written_remotely()) {
+  if (written_remotely) {
     for (uint64_t index = 0; index < count; ++index) {
       undo_write(first + index);
     }
@@ -291,9 +297,11 @@ void write_back_idle() {
   if (policy == base::EvictChoice::kLazy) {
     return;
   }
-  // auto: write back early, so that giving way later costs nothing; drop late.
+  // auto: write back early, so that giving way later costs nothing; drop late. A write-out that is given up puts its block at
+  // the end of the list, so the number of looks is bounded.
+  uint64_t to_look_at = state.listed;
   uint32_t block = state.head;
-  while (block != kNoBlock && state.store->in_flight() < 8) {
+  while (block != kNoBlock && to_look_at-- > 0 && state.store->in_flight() < 8) {
     const uint32_t after = state.next[block];
     const uint64_t word = word_of(block).load(std::memory_order_relaxed);
     if ((word & (kDirty | kHoldMask)) == kDirty) {
@@ -343,13 +351,16 @@ void discard(uint64_t first, uint64_t count) {
       }
     }
     const uint64_t before = word.load(std::memory_order_relaxed);
-    if (state_of(before) == kFresh) {
+    if (state_of(before) == kFresh && (before & kPinned) == 0) {
       continue;
     }
     wait_until_may_write(block);
     uint64_t seen = before;
-    while (!word.compare_exchange_weak(seen, seen & (kHoldMask | kWriteHoldMask), std::memory_order_acq_rel)) {
-    }
+    uint64_t after = 0;
+    do {  // a pin ends with the content
+      const uint64_t unpinned = (seen & kPinned) != 0 ? seen - kHold - kWriteHold : seen;
+      after = unpinned & (kHoldMask | kWriteHoldMask);
+    } while (!word.compare_exchange_weak(seen, after, std::memory_order_acq_rel));
     trace::count(Counter::kBlocksDiscarded);
     if (state_of(before) == kResident) {
       list_remove(block);

@@ -39,6 +39,9 @@ void change_word(BlockWord& word, uint64_t clear, uint64_t set) {
 }
 
 bool serve_fresh(uint64_t block, bool write) {
+  if (write && !may_write(block)) {
+    return false;  // it was dropped as zero since a fork
+  }
   if (!take_room_for_one()) {
     return false;
   }

@@ -58,6 +58,9 @@ void set_bit(uint64_t* bits, uint64_t index) { bits[index / 64] |= uint64_t{1} <
 uint64_t bitmap_bytes(uint64_t blocks) { return (blocks / 64 + 1) * sizeof(uint64_t); }
 
 void forget(Child& child) {
+  if (!child.used) {
+    return;
+  }
   (void)system_call(SYS_close, child.socket);
   if (child.fault_descriptor >= 0) {
     (void)system_call(SYS_close, child.fault_descriptor);
@@ -118,6 +121,9 @@ bool copy_pages(int descriptor, uintptr_t address, const char* source, uint64_t 
 void give(Child& child, uint64_t block) {
   const View view = view_of_block(*state.partition, block);
   const char* source = bit(child.zero, block) ? zeros : content_of(block);
+  if (!child.used || bit(child.given, block)) {
+    return;  // waiting for a transfer has served others, this child perhaps among them
+  }
   if (!copy_pages(child.fault_descriptor, view.address, source, view.bytes)) {
     forget(child);
     return;
@@ -219,12 +225,24 @@ void serve_child_faults(Child& child) {
   }
 }
 
-/// Write-protects what is resident, so that the parent's next write to each block is seen.
+/// Takes the right to write back unless somebody holds the block for writing; true if it was there.
+bool take_writable_away(uint64_t block) {
+  BlockWord& word = word_of(block);
+  uint64_t before = word.load(std::memory_order_acquire);
+  do {
+    if ((before & kWritable) == 0 || (before & kWriteHoldMask) != 0) {
+      return false;
+    }
+  } while (!word.compare_exchange_weak(before, before & ~kWritable, std::memory_order_acq_rel));
+  return true;
+}
+
+/// Write-protects what can be written, so that the parent's next write to each block is seen. All blocks are looked at: those
+/// that are being written out are in no list.
 void protect_all() {
-  for (uint32_t block = state.head; block != kNoBlock; block = state.next[block]) {
-    const uint64_t word = word_of(block).load(std::memory_order_acquire);
-    if ((word & kWritable) != 0 && (word & kWriteHoldMask) == 0) {
-      word_of(block).fetch_and(~kWritable, std::memory_order_acq_rel);
+  const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
+  for (uint64_t block = 0; block < blocks; ++block) {
+    if (take_writable_away(block)) {
       state.engine->protect(view_of_block(*state.partition, block));
     }
   }

@@ -3,7 +3,6 @@
 // A hold is added to the block's word first and the word looked at afterwards; the pager changes RESIDENT to WRITING or
 // STORED only by a compare-and-swap that finds no hold. So either the pager sees the hold, or the holder sees that the block
 // is gone and asks for it.
-#include "base/kernel_abi.h"
 #include "base/system_calls.h"
 #include "pager/requests.h"
 #include "pager/state.h"
@@ -34,7 +33,21 @@ BlockRange blocks_of(uintptr_t address, uint64_t bytes, uint64_t& used) {
   return {offset / kBlockBytes, (offset + used - 1) / kBlockBytes - offset / kBlockBytes + 1};
 }
 
-void hold_blocks(BlockRange range, bool write) {
+void bring_blocks(BlockRange range, bool write) {
+  base::Status status = base::Status::kNoMemory;
+  while (status != base::Status::kOk) {
+    Request request = {};
+    request.kind = RequestKind::kBring;
+    request.block = range.first;
+    request.count = range.count;
+    request.write = write;
+    perform(request);
+    status = request.status;
+  }
+}
+
+/// Adds the holds and sees to it that the blocks are there. `address` and `bytes` are what of them the caller means.
+void hold_blocks(BlockRange range, bool write, uintptr_t address, uint64_t bytes) {
   const uint64_t wanted = kMapped | (write ? kWritable : 0);
   bool all_there = true;
   for (uint64_t block = range.first; block < range.first + range.count; ++block) {
@@ -42,14 +55,8 @@ void hold_blocks(BlockRange range, bool write) {
     const uint64_t word = word_of(block).fetch_add(amount, std::memory_order_seq_cst);
     all_there = all_there && state_of(word) == kResident && (word & wanted) == wanted;
   }
-  while (!all_there && is_armed()) {
-    Request request = {};
-    request.kind = RequestKind::kBring;
-    request.block = range.first;
-    request.count = range.count;
-    request.write = write;
-    perform(request);
-    all_there = request.status == base::Status::kOk;
+  if (!all_there && !populate_while_unarmed(address, bytes)) {
+    bring_blocks(range, write);
   }
 }
 
@@ -72,11 +79,22 @@ void hold(const void* address, uint64_t bytes, bool write) {
     uint64_t used = 0;
     const BlockRange range = blocks_of(at, end - at, used);
     if (range.count > 0) {
-      hold_blocks(range, write);
-      if (!is_armed() && !engine_serves_kernel()) {
-        // The process may arm while the kernel is at work on this range; no page of it may be missing then.
-        const uintptr_t page = at & ~(kPageBytes - 1);
-        (void)base::system_call(SYS_madvise, page, at + used - page, MADV_POPULATE_WRITE);
+      hold_blocks(range, write, at, used);
+    }
+    at += used;
+  }
+}
+
+void pin(const void* address, uint64_t bytes) {
+  auto at = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t end = at + bytes;
+  while (at < end) {
+    uint64_t used = 0;
+    const BlockRange range = blocks_of(at, end - at, used);
+    for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+      if ((word_of(block).fetch_or(kPinned, std::memory_order_acq_rel) & kPinned) == 0) {
+        const View view = view_of_block(partition(), block);
+        hold_blocks({block, 1}, true, view.address, view.bytes);
       }
     }
     at += used;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/kernel_abi.h"
 #include "base/log.h"
 #include "pager/fork.h"
 #include "pager/state.h"
@@ -135,6 +136,9 @@ void* pager_thread(void*) {
     if (wanted[kListener].revents != 0) {
       node::serve_newcomer(session);
     }
+    if (wanted[kWatched].revents != 0) {  // before the doorbell, which may choose another to watch
+      node::watched_ended(session);
+    }
     if (wanted[kDoorbell].revents != 0) {
       node::answer_doorbell(session);
       node::choose_watched(session);
@@ -142,9 +146,6 @@ void* pager_thread(void*) {
         become_armed();
       }
       answer_requests_for_room();
-    }
-    if (wanted[kWatched].revents != 0) {
-      node::watched_ended(session);
     }
     for (int index = 0; index < forked_count; ++index) {
       if (wanted[kCount + index].revents != 0) {
@@ -309,6 +310,19 @@ Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset) {
     perform(request);
   }
   return status;
+}
+
+bool populate_while_unarmed(uintptr_t address, uint64_t bytes) {
+  base::LockHolder lock(transition_lock);
+  if (is_armed()) {
+    return false;
+  }
+  if (!engine_serves_kernel()) {
+    // The process may arm while the kernel is at work on this range; no page of it may be missing then.
+    const uintptr_t page = address & ~(arena::kPageBytes - 1);
+    (void)base::system_call(SYS_madvise, page, address + bytes - page, MADV_POPULATE_WRITE);
+  }
+  return true;
 }
 
 void set_idle(bool idle) {

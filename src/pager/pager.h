@@ -82,6 +82,9 @@ base::Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offse
 void hold(const void* address, uint64_t bytes, bool write);
 void drop_hold(const void* address, uint64_t bytes, bool write);
 
+/// A write hold for as long as the content of these blocks lives (until they are discarded); once however often it is asked.
+void pin(const void* address, uint64_t bytes);
+
 /// The largest range that a caller should hold at one time, in bytes.
 uint64_t largest_hold();
 

@@ -96,6 +96,11 @@ void write_done(uint64_t first, uint64_t count, int error);
 void answer_requests_for_room();
 void discard(uint64_t block, uint64_t count);
 
+// pager.cc
+/// If memory is not watched yet: makes the pages present where the kernel would fail on missing ones, and returns true. Called
+/// by the program's threads; excludes arming meanwhile.
+bool populate_while_unarmed(uintptr_t address, uint64_t bytes);
+
 // arming.cc
 void arm();
 void cover_new_memory();
