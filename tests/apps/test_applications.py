@@ -52,8 +52,8 @@ def test_lammps_melt(memory, size, tmp_path):
     assert {rank["mpi"] for rank in under.report["ranks"]} == {"openmpi"}
     if memory == "128M":
         assert under.short_of_memory
-        assert under.total("bytes_written") >= 100 * MIB
-        assert under.total("bytes_read") >= 100 * MIB
+        assert under.total("bytes_written") >= 16 * MIB
+        assert under.total("bytes_read") >= 4 * MIB
         assert under.report["peak_resident_bytes"] <= 128 * MIB
 
 
