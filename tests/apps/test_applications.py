@@ -140,57 +140,6 @@ def test_ptscotch(memory, tmp_path):
         assert run.total("bytes_written") > 0
 
 
-@pytest.fixture(scope="session")
-def mpi4py_tests(tmp_path_factory):
-    """mpi4py's own test suite, from its source package."""
-    import subprocess
-    import tarfile
-
-    folder = tmp_path_factory.mktemp("mpi4py")
-    subprocess.run(
-        [
-            BUILD / "venv/bin/pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--no-binary",
-            ":all:",
-            "-d",
-            folder,
-            "mpi4py==4.1.2",
-        ],
-        check=True,
-        capture_output=True,
-    )
-    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
-        archive.extractall(folder)
-    return next(folder.glob("mpi4py-*/test"))
-
-
-MODULES = ["test_p2p_buf", "test_cco_buf", "test_datatype", "test_comm", "test_request", "test_memory", "test_p2p_buf_matched"]
-
-
-def mpi4py_result(output: str) -> tuple[str, str]:
-    ran = re.search(r"Ran ([1-9]\d*) tests", output)
-    closing = re.findall(r"^(OK|FAILED)(.*)$", output, re.M)
-    assert ran, output[-2000:]
-    return (ran[1], " ".join(closing[-1]) if closing else "none")
-
-
-@pytest.mark.timeout(500)
-@pytest.mark.parametrize("memory", ["1G", "16M"])
-def test_mpi4py_suite(mpi, memory, mpi4py_tests, tmp_path):
-    python = BUILD / f"mpi/{mpi.name}/bin/python"
-    # Large allocations from 64 KiB on, so that the suite's small buffers come from the arena too.
-    arguments = [python, mpi4py_tests / "main.py", "-q", *[word for name in MODULES for word in ("-i", name)]]
-    plain = plain_run([*mpi.command(2), *arguments], timeout=200)
-    under = headroom_run(arguments, tmp_path, before=mpi.command(2), memory=memory, large="64K", timeout=280)
-    assert mpi4py_result(under.output + under.errors) == mpi4py_result(plain.stdout + plain.stderr), under.errors[-3000:]
-    assert under.status == plain.returncode
-    assert len(under.report["ranks"]) == 2
-    assert under.total("allocations") > 0
-
-
 def test_pagerank_against_scipy(mpi, tmp_path):
     """The dependency graph of this machine's packages: PageRank as scipy's sparse matrices compute it."""
     import subprocess
