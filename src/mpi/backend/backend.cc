@@ -164,6 +164,16 @@ bool library_spins() {
          strstr(version, "Open MPI") == nullptr;
 }
 
+/// Lets the library make progress, so that it is known whether its progress loop goes through Headroom's hook: MPI_Init may
+/// return before a rank has polled its network once. (A probe of MPI_COMM_SELF would not poll the network.)
+void make_some_progress() {
+  constexpr int kProbes = 64;
+  for (int probe = 0; probe < kProbes; ++probe) {
+    int found = 0;
+    real.Iprobe[1](MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+  }
+}
+
 void agree_at_init() {
   int rank = 0;
   int size = 1;
@@ -171,6 +181,7 @@ void agree_at_init() {
   real.Comm_size[1](MPI_COMM_WORLD, &size);
   const bool spins = library_spins();
   core->after_init(rank, size, HEADROOM_ABI_NAME, spins);
+  make_some_progress();
   int wanted = core->needs_nonblocking_form() ? 1 : 0;
   int agreed = wanted;
   if (size > 1) {
