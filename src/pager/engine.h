@@ -36,6 +36,8 @@ class FaultEngine {
   virtual void protect(arena::View view) = 0;
   /// Lets the program write a view that it can read already, and wakes threads that wait there.
   virtual void unprotect(arena::View view) = 0;
+  /// Takes access away; the content stays. The next access faults, also one by the kernel.
+  virtual void hide(arena::View view) = 0;
   /// Takes access away, before the memory is punched.
   virtual void conceal(arena::View view) = 0;
   /// Lets threads that wait in the view try again.

@@ -43,6 +43,7 @@ class SigsegvEngine final : public FaultEngine {
   void map(View view, bool writable) override { set_access(view, writable ? PROT_READ | PROT_WRITE : PROT_READ); }
   void protect(View view) override { set_access(view, PROT_READ); }
   void unprotect(View view) override { set_access(view, PROT_READ | PROT_WRITE); }
+  void hide(View view) override { set_access(view, PROT_NONE); }
   void conceal(View view) override { set_access(view, PROT_NONE); }
   void wake(View) override {}  // waiting threads are woken by the end of their request
   [[nodiscard]] int descriptor() const override { return -1; }

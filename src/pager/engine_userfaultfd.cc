@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <new>
@@ -78,28 +79,19 @@ class UserfaultfdEngine final : public FaultEngine {
 
   void map(View view, bool writable) override {
     bool some_present = false;
-    uint64_t done = 0;
-    uint64_t step = view.bytes;
-    while (done < view.bytes) {
-      const uint64_t left = view.bytes - done;
-      step = step < left ? step : left;
+    in_pieces(view, "map a block", [&](View piece, uint64_t* done) {
       uffdio_continue request = {};
-      request.range = {view.address + done, step};
+      request.range = {piece.address, piece.bytes};
       request.mode = writable ? 0 : UFFDIO_CONTINUE_MODE_WP;
       const long result = system_call(SYS_ioctl, descriptor_, UFFDIO_CONTINUE, &request);
-      if (!base::is_error(result)) {
-        done += step;
-        step = view.bytes;
-      } else if (result == -ENOENT && step > arena::kPageBytes) {
-        step = smaller(step);
-      } else if (result == -EEXIST || result == -EAGAIN) {
-        done += request.mapped > 0 ? static_cast<uint64_t>(request.mapped) : 0;
-        some_present = some_present || result == -EEXIST;
-        done += result == -EEXIST ? arena::kPageBytes : 0;
-      } else {
-        base::die("userfaultfd cannot map a block: %s", strerror(static_cast<int>(-result)));
+      if (result != -EEXIST && result != -EAGAIN) {
+        return result;
       }
-    }
+      some_present = some_present || result == -EEXIST;
+      *done = request.mapped > 0 ? static_cast<uint64_t>(request.mapped) : 0;
+      *done += result == -EEXIST ? arena::kPageBytes : 0;
+      return 0L;
+    });
     if (writable || some_present) {
       set_protection(view, !writable);
     }
@@ -107,6 +99,7 @@ class UserfaultfdEngine final : public FaultEngine {
 
   void protect(View view) override { set_protection(view, true); }
   void unprotect(View view) override { set_protection(view, false); }
+  void hide(View view) override { (void)system_call(SYS_madvise, view.address, view.bytes, MADV_DONTNEED); }
   void conceal(View) override {}  // punching takes the page table entries away in all mappings
 
   void wake(View view) override {
@@ -138,31 +131,44 @@ class UserfaultfdEngine final : public FaultEngine {
   }
 
  private:
-  /// A range that crosses a border between kernel mappings (the program may have changed rights on a part) is refused as a
-  /// whole; it then goes in smaller pieces.
-  static uint64_t smaller(uint64_t step) {
-    return step > arena::kBlockBytes ? arena::kBlockBytes : step > 16 * arena::kPageBytes ? step / 4 : arena::kPageBytes;
-  }
-
-  void set_protection(View view, bool protect) {
-    uint64_t done = 0;
+  /// Does `operation` on all of `view`. A range that crosses a border between kernel mappings (the program may have changed
+  /// rights on a part) is refused as a whole; it then goes in smaller pieces, down to a page. `operation(piece, &done)` returns
+  /// 0 or a negative errno; it lowers `done` if it got through a part of its piece only.
+  template <typename Operation>
+  void in_pieces(View view, const char* what, Operation operation) {
+    uint64_t at = 0;
     uint64_t step = view.bytes;
-    while (done < view.bytes) {
-      const uint64_t left = view.bytes - done;
+    while (at < view.bytes) {
+      const uint64_t left = view.bytes - at;
       step = step < left ? step : left;
-      uffdio_writeprotect request = {};
-      request.range = {view.address + done, step};
-      request.mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
-      const long result = system_call(SYS_ioctl, descriptor_, UFFDIO_WRITEPROTECT, &request);
-      if (!base::is_error(result)) {
-        done += step;
+      uint64_t done = step;
+      const long result = operation(View{view.address + at, step}, &done);
+      if (result == 0) {
+        at += done;
         step = view.bytes;
       } else if (result == -ENOENT && step > arena::kPageBytes) {
         step = smaller(step);
       } else if (result != -EAGAIN && result != -EINTR) {
-        base::die("userfaultfd cannot change write protection: %s", strerror(static_cast<int>(-result)));
+        base::die("userfaultfd cannot %s (%llu KiB at %#lx): %s", what, static_cast<unsigned long long>(step >> 10),
+                  view.address + at, strerror(static_cast<int>(-result)));
       }
     }
+  }
+
+  /// Always whole pages: a view of static data may have any number of them.
+  static uint64_t smaller(uint64_t step) {
+    return step > arena::kBlockBytes         ? arena::kBlockBytes
+           : step > 16 * arena::kPageBytes ? step / 4 / arena::kPageBytes * arena::kPageBytes
+                                           : arena::kPageBytes;
+  }
+
+  void set_protection(View view, bool protect) {
+    in_pieces(view, "change write protection", [&](View piece, uint64_t*) {
+      uffdio_writeprotect request = {};
+      request.range = {piece.address, piece.bytes};
+      request.mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
+      return system_call(SYS_ioctl, descriptor_, UFFDIO_WRITEPROTECT, &request);
+    });
   }
 
   int descriptor_ = -1;

@@ -5,6 +5,9 @@
 // and the memory is punched. A write in between is caught by the protection, makes the block dirty again, and the eviction
 // of that block is given up. Blocks that are all zero are dropped without being stored; clean ones without being written.
 //
+// Which blocks: the oldest of those that were hidden for a while and not missed (state.h, probation). Without this the list
+// would be first in, first out, and a rank whose working set is a little too large would lose what it uses all the time.
+//
 // Who gives way: every rank that computes is entitled to an equal share of the budget, a rank that waits to nothing but a
 // floor. The one furthest above its share gives back first; it may be ourselves.
 #include <string.h>
@@ -179,11 +182,41 @@ bool drop_if_zero(uint64_t block) {
   return drop(block, kWriting, true);
 }
 
-/// Starts to write out a run of dirty blocks around `block`; returns the bytes that are gone or leaving.
+/// Hides the block at the boundary from the program, unless somebody holds it; returns false if there is none left.
+bool hide_one() {
+  const uint32_t block = list_extend_probation();
+  if (block == kNoBlock) {
+    return false;
+  }
+  BlockWord& word = word_of(block);
+  uint64_t before = word.load(std::memory_order_acquire);
+  do {
+    if ((before & kHoldMask) != 0 || state_of(before) != kResident || (before & kMapped) == 0) {
+      return true;
+    }
+  } while (!word.compare_exchange_weak(before, before & ~(kMapped | kWritable), std::memory_order_acq_rel));
+  state.engine->hide(view_of_block(*state.partition, block));
+  trace::count(Counter::kBlocksHidden);
+  return true;
+}
+
+/// Keeps a quarter of the list on probation: long enough to be missed if in use. A rank that waits uses nothing.
+void extend_probation() {
+  if (state.idle.load(std::memory_order_relaxed)) {
+    return;
+  }
+  while (state.probation_count < state.listed / 4 && hide_one()) {
+  }
+}
+
+/// Starts to write out a run of dirty blocks from `block` on; returns the bytes that are gone, leaving, or (with `keep`) being
+/// written. Neighbours go along if they are not known to be in use.
 int64_t write_out(uint64_t block, bool keep) {
+  const bool only_probation = state.on_probation[block] != 0;
   uint64_t first = block;
   uint64_t count = 0;
-  while (count < kTransferBlocks && begin_write(block + count, keep)) {
+  while (count < kTransferBlocks && (!only_probation || state.on_probation[block + count] != 0) &&
+         begin_write(block + count, keep)) {
     ++count;
   }
   if (count == 0) {
@@ -205,21 +238,21 @@ int64_t write_out(uint64_t block, bool keep) {
   }
   int64_t leaving = 0;
   while (count > 0) {
-    if (!keep && drop_if_zero(first)) {
+    if (drop_if_zero(first)) {
       leaving += kBlockBytes;
       ++first;
       --count;
       continue;
     }
     uint64_t run = 1;
-    while (run < count && (keep || !is_all_zero(first + run))) {
+    while (run < count && !is_all_zero(first + run)) {
       ++run;
     }
     start_transfer(true, first, run);
     if (!keep) {
       state.leaving_bytes += static_cast<int64_t>(run * kBlockBytes);
-      leaving += static_cast<int64_t>(run * kBlockBytes);
     }
+    leaving += static_cast<int64_t>(run * kBlockBytes);
     first += run;
     count -= run;
   }
@@ -234,6 +267,7 @@ int64_t evict(int64_t bytes) {
   int64_t leaving = 0;
   uint64_t to_look_at = state.listed;
   while (leaving < bytes && to_look_at-- > 0 && state.head != kNoBlock) {
+    extend_probation();
     const uint64_t block = state.head;
     const uint64_t word = word_of(block).load(std::memory_order_acquire);
     if ((word & kHoldMask) == 0 && (word & kDirty) == 0) {
@@ -256,6 +290,7 @@ int64_t evict(int64_t bytes) {
     }
     leaving += written;
   }
+  state.early_credit_bytes += leaving;
   return leaving;
 }
 
@@ -297,15 +332,18 @@ void write_back_idle() {
   if (policy == base::EvictChoice::kLazy) {
     return;
   }
-  // auto: write back early, so that giving way later costs nothing; drop late. A write-out that is given up puts its block at
-  // the end of the list, so the number of looks is bounded.
+  // auto: write back early, so that giving way later costs nothing; drop late. No more than had to be evicted before: a rank
+  // whose memory stays would write the same blocks again and again, and pay for each first write after. A write-out that is
+  // given up puts its block at the end of the list, so the number of looks is bounded.
+  const auto listed_bytes = static_cast<int64_t>(state.listed * kBlockBytes);
+  state.early_credit_bytes = state.early_credit_bytes < listed_bytes ? state.early_credit_bytes : listed_bytes;
   uint64_t to_look_at = state.listed;
   uint32_t block = state.head;
-  while (block != kNoBlock && to_look_at-- > 0 && state.store->in_flight() < 8) {
+  while (block != kNoBlock && to_look_at-- > 0 && state.store->in_flight() < 8 && state.early_credit_bytes > 0) {
     const uint32_t after = state.next[block];
     const uint64_t word = word_of(block).load(std::memory_order_relaxed);
     if ((word & (kDirty | kHoldMask)) == kDirty) {
-      (void)write_out(block, true);
+      state.early_credit_bytes -= write_out(block, true);
       block = state.head;
       continue;
     }

@@ -70,6 +70,11 @@ bool serve_resident(uint64_t block, bool write, uint64_t word) {
     state.engine->unprotect(view);
     return true;
   }
+  if (state.on_probation[block] != 0) {  // still in use
+    list_remove(block);
+    list_append(block);
+    trace::count(Counter::kFaultsProbation);
+  }
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write.
   const bool writable = write || ((word & kDirty) != 0 && state_of(word) == kResident && may_write(block));
   change_word(word_of(block), kMarker, kMapped | (writable ? kDirty | kWritable : 0));

@@ -13,6 +13,7 @@ void list_append(uint64_t block) {
     state.head = number;
   }
   state.tail = number;
+  state.boundary = state.boundary == kNoBlock ? number : state.boundary;
   ++state.listed;
 }
 
@@ -22,7 +23,20 @@ void list_remove(uint64_t block) {
   const uint32_t after = state.next[number];
   (before != kNoBlock ? state.next[before] : state.head) = after;
   (after != kNoBlock ? state.previous[after] : state.tail) = before;
+  state.boundary = state.boundary == number ? after : state.boundary;
+  state.probation_count -= state.on_probation[number];
+  state.on_probation[number] = 0;
   --state.listed;
+}
+
+uint32_t list_extend_probation() {
+  const uint32_t block = state.boundary;
+  if (block != kNoBlock) {
+    state.boundary = state.next[block];
+    state.on_probation[block] = 1;
+    ++state.probation_count;
+  }
+  return block;
 }
 
 }  // namespace headroom::pager

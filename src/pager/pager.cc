@@ -187,6 +187,7 @@ Status start_once() {
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
   state.next = static_cast<uint32_t*>(base::reserve_memory(blocks * sizeof(uint32_t)));
   state.previous = static_cast<uint32_t*>(base::reserve_memory(blocks * sizeof(uint32_t)));
+  state.on_probation = static_cast<uint8_t*>(base::reserve_memory(blocks));
   state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
   const base::Result<int> requests = open_request_descriptor();
   if (state.next == nullptr || state.previous == nullptr || state.room_reserved == nullptr || !requests.ok()) {

@@ -1,7 +1,9 @@
 // What the pager thread knows. Private to src/pager; touched by the pager thread alone unless a line says otherwise.
 //
-// The list of resident blocks is in the order in which they were loaded; the eviction takes from its head (eviction.cc). It
-// is kept in two arrays of block numbers, reserved for the whole partition and populated as far as they are used.
+// The list of resident blocks is in the order in which they were loaded or last seen in use; the eviction takes from its head
+// (eviction.cc). The blocks from the head up to `boundary` are on probation: they were hidden from the program, so that one
+// that is still in use faults, which costs microseconds instead of a transfer, and goes to the end of the list. The list is
+// kept in arrays indexed by block, reserved for the whole partition and populated as far as they are used.
 #pragma once
 
 #include <atomic>
@@ -54,7 +56,11 @@ struct State {
   uint32_t head = kNoBlock;
   uint32_t tail = kNoBlock;
   uint64_t listed = 0;
-  int64_t leaving_bytes = 0;  // being written out, to be dropped
+  uint8_t* on_probation = nullptr;
+  uint32_t boundary = kNoBlock;  // the first block of the list that is not on probation
+  uint64_t probation_count = 0;
+  int64_t leaving_bytes = 0;       // being written out, to be dropped
+  int64_t early_credit_bytes = 0;  // how much may be written back early (eviction.cc)
   Pending pending[kMaxPending] = {};
   int pending_count = 0;
   Request* bring[64] = {};
@@ -76,6 +82,8 @@ inline arena::BlockWord& word_of(uint64_t block) { return state.partition->block
 // list.cc
 void list_append(uint64_t block);
 void list_remove(uint64_t block);
+/// Puts the block at the boundary on probation and returns it; kNoBlock if all are.
+uint32_t list_extend_probation();
 
 // fault.cc
 /// Makes `block` accessible if that is possible now; false if it waits for storage or room.
