@@ -31,7 +31,7 @@ inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uintptr_t kArenaBase = 0x110000000000;
 inline constexpr uint64_t kPartitionBytes = uint64_t{256} << 30;
 inline constexpr uint64_t kSmallestPartitionBytes = uint64_t{1} << 30;
-inline constexpr int kMaxStaticRegions = 16;
+inline constexpr int kMaxStaticRegions = 64;
 
 // The block word.
 using BlockWord = std::atomic<uint64_t>;

@@ -108,8 +108,17 @@ struct Spans {
 /// Enters the page-aligned inside of [begin, end), joined with the span before if they touch.
 void add_inside(Spans& spans, uintptr_t begin, uintptr_t end) {
   const Span inside = {(begin + kPageBytes - 1) & ~(kPageBytes - 1), end & ~(kPageBytes - 1)};
-  if (inside.begin >= inside.end || inside.end - inside.begin < large_bytes || spans.count == kMaxSpans ||
-      holds_copy_relocation(inside)) {
+  if (inside.begin >= inside.end || inside.end - inside.begin < large_bytes || holds_copy_relocation(inside)) {
+    return;
+  }
+  for (int index = 0; index < spans.count; ++index) {  // an object may have two names
+    if (inside.begin < spans.list[index].end && spans.list[index].begin < inside.end) {
+      return;
+    }
+  }
+  if (spans.count == kMaxSpans) {
+    base::log_warning("the program has more than %d large static arrays; %llu MiB stay in memory", kMaxSpans,
+                      static_cast<unsigned long long>((inside.end - inside.begin) >> 20));
     return;
   }
   spans.list[spans.count++] = inside;
@@ -220,6 +229,9 @@ void move_static_data() {
   }
   if (!has_symbols && pager::engine_serves_kernel()) {
     find_large_gaps(spans);
+  } else if (!has_symbols) {
+    base::log_warning("the program has no symbol table, so up to %llu MiB of static data stay in memory with this engine",
+                      static_cast<unsigned long long>((program.writable.end - program.writable.begin) >> 20));
   }
   for (int index = 0; index < spans.count; ++index) {
     move(spans.list[index]);

@@ -3,140 +3,25 @@
 // Two dangers. The kernel may pin pages (direct I/O): memory that is evicted meanwhile loses what the device writes, with
 // success reported. And where the engine does not serve the kernel, absent memory makes the call fail with EFAULT, or a
 // datagram get lost. So buffers in evictable memory are held while the call runs, piece by piece where they are larger than
-// a hold may be; stdio, which calls the kernel from inside the C library, is given small buffers of its own (bounced).
+// a hold may be. Sockets are in socket_wrappers.cc, stdio in stdio_wrappers.cc, the variants that compilers choose under
+// _FORTIFY_SOURCE in fortified_wrappers.cc.
 //
-// Buffers elsewhere cost one comparison. The calls are cancellation points as they are in the C library: the real function
-// is called, looked up once.
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
+// Buffers elsewhere cost a comparison or two. The calls are cancellation points as they are in the C library: the real
+// function is called, looked up once.
+#include <pthread.h>
 #include <unistd.h>
 
-#include <atomic>
-
-#include "base/log.h"
-#include "heap/heap.h"
-#include "pager/pager.h"
-#include "trace/counters.h"
-
-#define HEADROOM_EXPORT extern "C" __attribute__((visibility("default")))
+#include "heap/held_calls.h"
 
 namespace {
 
 using namespace headroom;
-
-/// The C library's function of that name, looked up at its first use.
-template <typename Function>
-class Real {
- public:
-  explicit constexpr Real(const char* name) : name_(name) {}
-  Function get() {
-    Function known = function_.load(std::memory_order_relaxed);
-    if (known == nullptr) {
-      known = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name_));
-      function_.store(known, std::memory_order_relaxed);
-    }
-    return known;
-  }
-
- private:
-  const char* name_;
-  std::atomic<Function> function_{nullptr};
-};
-
-// The C library declares these with attributes (nonnull, access) that a template argument cannot carry.
-#pragma GCC diagnostic ignored "-Wignored-attributes"
-#define REAL(name) static Real<decltype(&(name))> real_##name(#name)
-
-bool is_ours(const void* address) { return __builtin_expect(pager::covers(address), 0); }
-
-/// A forked child has no pager to hold anything: it touches the pages, and they stay its own.
-void hold(const void* address, size_t bytes, bool write) {
-  if (!pager::is_forked_child()) {
-    pager::hold(address, bytes, write);
-    return;
-  }
-  for (size_t at = 0; at < bytes; at += arena::kPageBytes) {
-    (void)static_cast<const volatile char*>(address)[at];
-  }
-  (void)static_cast<const volatile char*>(address)[bytes - 1];
-}
-void drop_hold(const void* address, size_t bytes, bool write) {
-  if (!pager::is_forked_child()) {
-    pager::drop_hold(address, bytes, write);
-  }
-}
-size_t largest_hold() { return pager::is_forked_child() ? size_t{16} << 20 : pager::largest_hold(); }
-
-/// A pipe or socket may have just what the first piece took: reading on would block where one call would have returned.
-bool may_read_on(int file) {
-  struct stat status = {};
-  return fstat(file, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
-}
-
-/// Transfers a buffer in pieces that may be held. A piece that comes back short ends it, as a short transfer would.
-template <typename Call>
-ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call call) {
-  size_t done = 0;
-  do {
-    const size_t most = largest_hold();
-    const size_t piece = bytes - done < most ? bytes - done : most;
-    const char* at = static_cast<const char*>(buffer) + done;
-    hold(at, piece, kernel_writes);
-    const ssize_t result = call(const_cast<char*>(at), piece, done);
-    const int saved_errno = errno;
-    drop_hold(at, piece, kernel_writes);
-    errno = saved_errno;
-    if (result < 0) {
-      return done > 0 ? static_cast<ssize_t>(done) : result;
-    }
-    done += static_cast<size_t>(result);
-    if (static_cast<size_t>(result) < piece) {
-      break;
-    }
-  } while (done < bytes);
-  return static_cast<ssize_t>(done);
-}
-
-/// Holds the vectors' buffers for one call; a message must go as a whole, so there are no pieces.
-class VectorHold {
- public:
-  VectorHold(const iovec* vectors, size_t count, bool write) : vectors_(vectors), count_(count), write_(write) {
-    for (size_t index = 0; index < count_; ++index) {
-      if (is_ours(vectors_[index].iov_base)) {
-        hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
-      }
-    }
-  }
-  ~VectorHold() {
-    const int saved_errno = errno;
-    for (size_t index = 0; index < count_; ++index) {
-      if (is_ours(vectors_[index].iov_base)) {
-        drop_hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
-      }
-    }
-    errno = saved_errno;
-  }
-  VectorHold(const VectorHold&) = delete;
-  VectorHold& operator=(const VectorHold&) = delete;
-
- private:
-  const iovec* vectors_;
-  size_t count_;
-  bool write_;
-};
-
-size_t held_bytes(const iovec* vectors, int count) {
-  size_t bytes = 0;
-  for (int index = 0; index < count; ++index) {
-    bytes += is_ours(vectors[index].iov_base) ? vectors[index].iov_len : 0;
-  }
-  return bytes;
-}
+using heap::held_bytes;
+using heap::in_pieces;
+using heap::is_ours;
+using heap::largest_hold;
+using heap::may_read_on;
+using heap::VectorHold;
 
 /// readv and writev: one call if the buffers in evictable memory may be held together, else vector by vector.
 template <typename Whole, typename Single>
@@ -163,29 +48,22 @@ ssize_t vectored(const iovec* vectors, int count, bool kernel_writes, Whole whol
   return done;
 }
 
-REAL(read);
-REAL(write);
-REAL(pread);
-REAL(pwrite);
-REAL(readv);
-REAL(writev);
-REAL(preadv);
-REAL(pwritev);
-REAL(recv);
-REAL(recvfrom);
-REAL(recvmsg);
-REAL(send);
-REAL(sendto);
-REAL(sendmsg);
-REAL(fread);
-REAL(fwrite);
-REAL(setvbuf);
-REAL(process_vm_writev);
+HEADROOM_REAL(read);
+HEADROOM_REAL(write);
+HEADROOM_REAL(pread);
+HEADROOM_REAL(pwrite);
+HEADROOM_REAL(readv);
+HEADROOM_REAL(writev);
+HEADROOM_REAL(preadv);
+HEADROOM_REAL(pwritev);
+HEADROOM_REAL(preadv2);
+HEADROOM_REAL(pwritev2);
+HEADROOM_REAL(process_vm_writev);
 
 }  // namespace
 
 HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
-  if (!is_ours(buffer)) {
+  if (!is_ours(buffer, bytes)) {
     return real_read.get()(file, buffer, bytes);
   }
   const size_t most = bytes > largest_hold() && !may_read_on(file) ? largest_hold() : bytes;
@@ -193,14 +71,14 @@ HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
 }
 
 HEADROOM_EXPORT ssize_t write(int file, const void* buffer, size_t bytes) {
-  if (!is_ours(buffer)) {
+  if (!is_ours(buffer, bytes)) {
     return real_write.get()(file, buffer, bytes);
   }
   return in_pieces(buffer, bytes, false, [=](char* at, size_t piece, size_t) { return real_write.get()(file, at, piece); });
 }
 
 HEADROOM_EXPORT ssize_t pread(int file, void* buffer, size_t bytes, off_t offset) {
-  if (!is_ours(buffer)) {
+  if (!is_ours(buffer, bytes)) {
     return real_pread.get()(file, buffer, bytes, offset);
   }
   return in_pieces(buffer, bytes, true, [=](char* at, size_t piece, size_t done) {
@@ -212,7 +90,7 @@ HEADROOM_EXPORT ssize_t pread64(int file, void* buffer, size_t bytes, off_t offs
 }
 
 HEADROOM_EXPORT ssize_t pwrite(int file, const void* buffer, size_t bytes, off_t offset) {
-  if (!is_ours(buffer)) {
+  if (!is_ours(buffer, bytes)) {
     return real_pwrite.get()(file, buffer, bytes, offset);
   }
   return in_pieces(buffer, bytes, false, [=](char* at, size_t piece, size_t done) {
@@ -246,96 +124,23 @@ HEADROOM_EXPORT ssize_t pwritev(int file, const iovec* vectors, int count, off_t
       vectors, count, false, [=] { return real_pwritev.get()(file, vectors, count, offset); },
       [=](const iovec& vector, ssize_t done) { return pwrite(file, vector.iov_base, vector.iov_len, offset + done); });
 }
+/// With flags a call must stay one: the buffers are held together.
+HEADROOM_EXPORT ssize_t preadv2(int file, const iovec* vectors, int count, off_t offset, int flags) {
+  const VectorHold held(vectors, count > 0 ? static_cast<size_t>(count) : 0, true);
+  return real_preadv2.get()(file, vectors, count, offset, flags);
+}
+HEADROOM_EXPORT ssize_t preadv64v2(int file, const iovec* vectors, int count, off_t offset, int flags) {
+  return preadv2(file, vectors, count, offset, flags);
+}
+HEADROOM_EXPORT ssize_t pwritev2(int file, const iovec* vectors, int count, off_t offset, int flags) {
+  const VectorHold held(vectors, count > 0 ? static_cast<size_t>(count) : 0, false);
+  return real_pwritev2.get()(file, vectors, count, offset, flags);
+}
+HEADROOM_EXPORT ssize_t pwritev64v2(int file, const iovec* vectors, int count, off_t offset, int flags) {
+  return pwritev2(file, vectors, count, offset, flags);
+}
 HEADROOM_EXPORT ssize_t pwritev64(int file, const iovec* vectors, int count, off_t offset) {
   return pwritev(file, vectors, count, offset);
-}
-
-HEADROOM_EXPORT ssize_t recv(int socket, void* buffer, size_t bytes, int flags) {
-  if (!is_ours(buffer)) {
-    return real_recv.get()(socket, buffer, bytes, flags);
-  }
-  const iovec vector = {buffer, bytes < largest_hold() ? bytes : largest_hold()};
-  const VectorHold held(&vector, 1, true);
-  return real_recv.get()(socket, buffer, vector.iov_len, flags);
-}
-HEADROOM_EXPORT ssize_t recvfrom(int socket, void* buffer, size_t bytes, int flags, sockaddr* from, socklen_t* length) {
-  if (!is_ours(buffer)) {
-    return real_recvfrom.get()(socket, buffer, bytes, flags, from, length);
-  }
-  const iovec vector = {buffer, bytes < largest_hold() ? bytes : largest_hold()};
-  const VectorHold held(&vector, 1, true);
-  return real_recvfrom.get()(socket, buffer, vector.iov_len, flags, from, length);
-}
-HEADROOM_EXPORT ssize_t recvmsg(int socket, msghdr* message, int flags) {
-  const VectorHold held(message->msg_iov, message->msg_iovlen, true);
-  return real_recvmsg.get()(socket, message, flags);
-}
-HEADROOM_EXPORT ssize_t send(int socket, const void* buffer, size_t bytes, int flags) {
-  if (!is_ours(buffer)) {
-    return real_send.get()(socket, buffer, bytes, flags);
-  }
-  return in_pieces(buffer, bytes, false,
-                   [=](char* at, size_t piece, size_t) { return real_send.get()(socket, at, piece, flags); });
-}
-HEADROOM_EXPORT ssize_t sendto(int socket, const void* buffer, size_t bytes, int flags, const sockaddr* to, socklen_t length) {
-  if (!is_ours(buffer)) {
-    return real_sendto.get()(socket, buffer, bytes, flags, to, length);
-  }
-  const iovec vector = {const_cast<void*>(buffer), bytes};
-  const VectorHold held(&vector, 1, false);
-  return real_sendto.get()(socket, buffer, bytes, flags, to, length);
-}
-HEADROOM_EXPORT ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-  const VectorHold held(message->msg_iov, message->msg_iovlen, false);
-  return real_sendmsg.get()(socket, message, flags);
-}
-
-// stdio hands large buffers straight to the kernel from inside the C library. Where the kernel may not touch them, they are
-// passed through a buffer on the stack, as many whole items at a time as fit; items larger than it byte by byte.
-HEADROOM_EXPORT size_t fread(void* buffer, size_t size, size_t count, FILE* stream) {
-  if (!is_ours(buffer) || pager::engine_serves_kernel() || size == 0) {
-    return real_fread.get()(buffer, size, count, stream);
-  }
-  char bounce[32768];
-  const size_t total = size * count;
-  size_t done = 0;
-  while (done < total) {
-    const size_t piece = total - done < sizeof bounce ? total - done : sizeof bounce;
-    const size_t got = real_fread.get()(bounce, 1, piece, stream);
-    memcpy(static_cast<char*>(buffer) + done, bounce, got);
-    trace::count(trace::Counter::kBouncedBytes, got);
-    done += got;
-    if (got < piece) {
-      break;
-    }
-  }
-  return done / size;
-}
-HEADROOM_EXPORT size_t fwrite(const void* buffer, size_t size, size_t count, FILE* stream) {
-  if (!is_ours(buffer) || pager::engine_serves_kernel() || size == 0) {
-    return real_fwrite.get()(buffer, size, count, stream);
-  }
-  char bounce[32768];
-  const size_t total = size * count;
-  size_t done = 0;
-  while (done < total) {
-    const size_t piece = total - done < sizeof bounce ? total - done : sizeof bounce;
-    memcpy(bounce, static_cast<const char*>(buffer) + done, piece);
-    const size_t put = real_fwrite.get()(bounce, 1, piece, stream);
-    trace::count(trace::Counter::kBouncedBytes, put);
-    done += put;
-    if (put < piece) {
-      break;
-    }
-  }
-  return done / size;
-}
-/// A stream's buffer is the C library's to pass to the kernel at any time: it stays resident.
-HEADROOM_EXPORT int setvbuf(FILE* stream, char* buffer, int mode, size_t bytes) {
-  if (buffer != nullptr && is_ours(buffer) && !pager::is_forked_child()) {
-    pager::pin(buffer, bytes);
-  }
-  return real_setvbuf.get()(stream, buffer, mode, bytes);
 }
 
 /// Writing another process's memory: its pager must not take a block away between our write and its write-out (the write
@@ -345,6 +150,9 @@ HEADROOM_EXPORT ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigne
   if (!pager::is_running()) {
     return real_process_vm_writev.get()(pid, local, local_count, remote, remote_count, flags);
   }
+  // The mark has room for one call of a process; threads take turns.
+  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&one_at_a_time);
   node::Member& self = *pager::session().self;
   uint64_t begin = UINT64_MAX;
   uint64_t end = 0;
@@ -360,5 +168,6 @@ HEADROOM_EXPORT ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigne
   mark.store(pid, std::memory_order_seq_cst);
   const ssize_t result = real_process_vm_writev.get()(pid, local, local_count, remote, remote_count, flags);
   mark.store(0, std::memory_order_release);
+  pthread_mutex_unlock(&one_at_a_time);
   return result;
 }

@@ -36,7 +36,6 @@ void set_access(View view, int protection) {
 class SigsegvEngine final : public FaultEngine {
  public:
   base::Status cover(View view) override {
-    install_fault_handler();
     set_access(view, PROT_NONE);
     return base::Status::kOk;
   }
@@ -90,6 +89,7 @@ bool serve_signal_fault(const siginfo_t& info, const void* context) {
 
 FaultEngine* make_sigsegv_engine() {
   alignas(SigsegvEngine) static char place[sizeof(SigsegvEngine)];
+  install_fault_handler();  // before memory is short: what the program blocks or handles until then must not shut us out
   return new (place) SigsegvEngine;
 }
 

@@ -157,7 +157,7 @@ class UserfaultfdEngine final : public FaultEngine {
 
   /// Always whole pages: a view of static data may have any number of them.
   static uint64_t smaller(uint64_t step) {
-    return step > arena::kBlockBytes         ? arena::kBlockBytes
+    return step > arena::kBlockBytes       ? arena::kBlockBytes
            : step > 16 * arena::kPageBytes ? step / 4 / arena::kPageBytes * arena::kPageBytes
                                            : arena::kPageBytes;
   }

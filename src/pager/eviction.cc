@@ -58,10 +58,10 @@ Shares count_shares(const node::Ledger& ledger) {
 
 int64_t excess_of(const Member& member, const Shares& shares) {
   const int64_t waiting = shares.alive - shares.computing;
-  const int64_t share = (shares.budget - waiting * kFloorBytes) / shares.computing;
+  const int64_t share = (shares.budget - waiting * kWaitingFloorBytes) / shares.computing;
   const int64_t blocks =
       member.reserved_bytes.load(std::memory_order_relaxed) - member.other_bytes.load(std::memory_order_relaxed);
-  return blocks - (is_computing(member) ? share : kFloorBytes);
+  return blocks - (is_computing(member) ? share : kWaitingFloorBytes);
 }
 
 /// Asks the member furthest above its share, if that is not us. False if nobody else should give way.

@@ -224,6 +224,12 @@ Status start() {
   int expected = 0;
   if (progress.compare_exchange_strong(expected, 1, std::memory_order_acq_rel)) {
     const Status status = start_once();
+    const base::Settings& settings = base::settings();
+    if (status != Status::kOk && settings.memory != 0 &&
+        (settings.engine != base::EngineChoice::kAuto || settings.store != base::StoreChoice::kAuto ||
+         settings.mode != base::ModeChoice::kAuto)) {
+      base::die("an engine, store or mode was asked for, but Headroom cannot manage this process's memory, see above");
+    }
     progress.store(status == Status::kOk ? 2 : 3, std::memory_order_release);
     base::futex_wake(&progress, 1 << 20, false);
     return status;

@@ -53,6 +53,9 @@ arena::Partition& partition();
 /// True if [address, ...) lies in this process's evictable memory. Safe in signal handlers, a few ns when it does not.
 inline bool covers(const void* address);
 
+/// True if any of [address, address + bytes) does.
+inline bool overlaps(const void* address, uint64_t bytes);
+
 /// Whether the engine lets the kernel touch absent memory (userfaultfd without restriction).
 bool engine_serves_kernel();
 base::EngineChoice engine();
@@ -109,6 +112,21 @@ inline bool covers(const void* address) {
   uint64_t offset = 0;
   return detail::the_partition.base != 0 &&
          arena::find_offset(detail::the_partition, reinterpret_cast<uintptr_t>(address), offset);
+}
+inline bool overlaps(const void* address, uint64_t bytes) {
+  const arena::Partition& arena = detail::the_partition;
+  if (covers(address)) {
+    return true;
+  }
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  const int count = arena.static_region_count.load(std::memory_order_acquire);
+  for (int index = 0; index < count; ++index) {
+    const arena::StaticRegion& region = arena.static_regions[index];
+    if (begin < region.address && begin + bytes > region.address) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace headroom::pager

@@ -55,6 +55,10 @@ void install_fault_handler() {
   sigemptyset(&ours.sa_mask);
   sigaction(SIGSEGV, &ours, &program_action);  // not yet installed: the interposed function passes through
   installed.store(true, std::memory_order_release);
+  sigset_t fault;
+  sigemptyset(&fault);
+  sigaddset(&fault, SIGSEGV);
+  pthread_sigmask(SIG_UNBLOCK, &fault, nullptr);
 }
 
 void exchange_program_action(const struct sigaction* action, struct sigaction* old) {

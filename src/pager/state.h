@@ -21,8 +21,9 @@ namespace headroom::pager {
 inline constexpr uint32_t kNoBlock = UINT32_MAX;
 inline constexpr int kMaxPending = 512;
 inline constexpr int kStreams = 8;
-inline constexpr uint64_t kTransferBlocks = 4;   // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
-inline constexpr int64_t kFloorBytes = 4 << 20;  // what a rank may always keep, so that it makes progress
+inline constexpr uint64_t kTransferBlocks = 4;          // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
+inline constexpr int64_t kFloorBytes = 4 << 20;         // what a rank must be able to have while it computes
+inline constexpr int64_t kWaitingFloorBytes = 1 << 20;  // what it may keep while it waits
 
 /// An access that waits for storage or for room.
 struct Pending {

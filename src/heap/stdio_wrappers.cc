@@ -1,0 +1,95 @@
+// stdio hands large buffers straight to the kernel from inside the C library. Where the kernel may not touch them, they are
+// passed through a buffer on the stack, piece by piece.
+#include <stdio.h>
+
+#include "heap/held_calls.h"
+#include "trace/counters.h"
+
+namespace {
+
+using namespace headroom;
+using heap::is_ours;
+
+HEADROOM_REAL(fread);
+HEADROOM_REAL(fwrite);
+HEADROOM_REAL(fread_unlocked);
+HEADROOM_REAL(fwrite_unlocked);
+HEADROOM_REAL(fputs);
+HEADROOM_REAL(setvbuf);
+
+using ReadFunction = size_t (*)(void*, size_t, size_t, FILE*);
+using WriteFunction = size_t (*)(const void*, size_t, size_t, FILE*);
+
+bool needs_bounce(const void* buffer, size_t size, size_t count) {
+  return size != 0 && count != 0 && is_ours(buffer, size * count) && !pager::engine_serves_kernel();
+}
+
+size_t bounced_read(ReadFunction real, void* buffer, size_t size, size_t count, FILE* stream) {
+  if (!needs_bounce(buffer, size, count)) {
+    return real(buffer, size, count, stream);
+  }
+  char bounce[32768];
+  const size_t total = size * count;
+  size_t done = 0;
+  while (done < total) {
+    const size_t piece = total - done < sizeof bounce ? total - done : sizeof bounce;
+    const size_t got = real(bounce, 1, piece, stream);
+    memcpy(static_cast<char*>(buffer) + done, bounce, got);
+    trace::count(trace::Counter::kBouncedBytes, got);
+    done += got;
+    if (got < piece) {
+      break;
+    }
+  }
+  return done / size;
+}
+
+size_t bounced_write(WriteFunction real, const void* buffer, size_t size, size_t count, FILE* stream) {
+  if (!needs_bounce(buffer, size, count)) {
+    return real(buffer, size, count, stream);
+  }
+  char bounce[32768];
+  const size_t total = size * count;
+  size_t done = 0;
+  while (done < total) {
+    const size_t piece = total - done < sizeof bounce ? total - done : sizeof bounce;
+    memcpy(bounce, static_cast<const char*>(buffer) + done, piece);
+    const size_t put = real(bounce, 1, piece, stream);
+    trace::count(trace::Counter::kBouncedBytes, put);
+    done += put;
+    if (put < piece) {
+      break;
+    }
+  }
+  return done / size;
+}
+
+}  // namespace
+
+HEADROOM_EXPORT size_t fread(void* buffer, size_t size, size_t count, FILE* stream) {
+  return bounced_read(real_fread.get(), buffer, size, count, stream);
+}
+HEADROOM_EXPORT size_t fread_unlocked(void* buffer, size_t size, size_t count, FILE* stream) {
+  return bounced_read(real_fread_unlocked.get(), buffer, size, count, stream);
+}
+HEADROOM_EXPORT size_t fwrite(const void* buffer, size_t size, size_t count, FILE* stream) {
+  return bounced_write(real_fwrite.get(), buffer, size, count, stream);
+}
+HEADROOM_EXPORT size_t fwrite_unlocked(const void* buffer, size_t size, size_t count, FILE* stream) {
+  return bounced_write(real_fwrite_unlocked.get(), buffer, size, count, stream);
+}
+HEADROOM_EXPORT int fputs(const char* text, FILE* stream) {
+  if (!needs_bounce(text, 1, 1)) {
+    return real_fputs.get()(text, stream);
+  }
+  const size_t bytes = strlen(text);
+  return fwrite(text, 1, bytes, stream) == bytes ? 1 : EOF;
+}
+
+/// A stream's buffer is the C library's to pass to the kernel at any time: it stays resident.
+HEADROOM_EXPORT int setvbuf(FILE* stream, char* buffer, int mode, size_t bytes) {
+  if (buffer != nullptr && is_ours(buffer, bytes) && !pager::is_forked_child()) {
+    pager::pin(buffer, bytes);
+  }
+  return real_setvbuf.get()(stream, buffer, mode, bytes);
+}
