@@ -7,9 +7,11 @@
 #include "base/log.h"
 
 namespace headroom::base {
-namespace {
-
+namespace detail {
 Settings current;
+}
+
+namespace {
 
 /// Index of `word` in a list of words separated by spaces, or -1.
 int index_of_choice(const char* choices, const char* word) {
@@ -26,7 +28,7 @@ int index_of_choice(const char* choices, const char* word) {
 }
 
 void store(const SettingRow& row, const char* value) {
-  char* field = reinterpret_cast<char*>(&current) + row.offset;
+  char* field = reinterpret_cast<char*>(&detail::current) + row.offset;
   switch (row.kind) {
     case SettingKind::kBytes: {
       const Result<uint64_t> bytes = parse_bytes(value);
@@ -94,8 +96,6 @@ void load_settings() {
     store(row, value != nullptr && *value != 0 ? value : row.default_value);
   }
 }
-
-const Settings& settings() { return current; }
 
 const char* choice_name(const char* setting, int value, char* buffer, uint64_t buffer_bytes) {
   for (const SettingRow& row : kSettingRows) {

@@ -17,9 +17,14 @@ Result<uint64_t> parse_bytes(const char* text);
 void load_settings();
 
 /// The settings of this process; load_settings() must have run. Thread-safe: never changed afterwards.
-const Settings& settings();
+inline const Settings& settings();
 
 /// The word that the user would write for a choice, e.g. choice_name("engine", 1) = "userfaultfd".
 const char* choice_name(const char* setting, int value, char* buffer, uint64_t buffer_bytes);
+
+namespace detail {
+extern Settings current;
+}
+inline const Settings& settings() { return detail::current; }  // inline: every MPI call asks
 
 }  // namespace headroom::base

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "arena/arena.h"
 #include "base/system_calls.h"
 
 namespace headroom::heap {
@@ -49,6 +50,15 @@ Range ranges[kMaxRanges];
 std::atomic<int> range_count{0};
 base::FutexLock append_lock;
 
+// What pages of code have called lately: the page's number and its kind in one word, so that readers need no lock. Segments of
+// objects begin on pages of their own.
+constexpr uintptr_t kRecentPages = 256;
+std::atomic<uintptr_t> recent[kRecentPages];
+constexpr int kKindBits = 2;
+static_assert(static_cast<int>(CallerKind::kProgram) < 1 << kKindBits &&
+              static_cast<int>(CallerKind::kMpiLibrary) < 1 << kKindBits &&
+              static_cast<int>(CallerKind::kLanguageBinding) < 1 << kKindBits);
+
 struct Search {
   uintptr_t address;
   Range found;
@@ -81,17 +91,29 @@ CallerKind look_up(uintptr_t address) {
   return search.found.kind;
 }
 
+CallerKind kind_in_ranges(uintptr_t address) {
+  const int count = range_count.load(std::memory_order_acquire);
+  for (int index = 0; index < count; ++index) {
+    if (address - ranges[index].begin < ranges[index].end - ranges[index].begin) {
+      return ranges[index].kind;
+    }
+  }
+  return look_up(address);
+}
+
 }  // namespace
 
 CallerKind caller_kind(const void* address) {
   const auto wanted = reinterpret_cast<uintptr_t>(address);
-  const int count = range_count.load(std::memory_order_acquire);
-  for (int index = 0; index < count; ++index) {
-    if (wanted - ranges[index].begin < ranges[index].end - ranges[index].begin) {
-      return ranges[index].kind;
-    }
+  const uintptr_t page = wanted / arena::kPageBytes;
+  std::atomic<uintptr_t>& entry = recent[page % kRecentPages];
+  const uintptr_t known = entry.load(std::memory_order_relaxed);
+  if (__builtin_expect(known >> kKindBits == page, 1)) {
+    return static_cast<CallerKind>(known & ((1 << kKindBits) - 1));
   }
-  return look_up(wanted);
+  const CallerKind kind = kind_in_ranges(wanted);
+  entry.store(page << kKindBits | static_cast<uintptr_t>(kind), std::memory_order_relaxed);
+  return kind;
 }
 
 }  // namespace headroom::heap

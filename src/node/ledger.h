@@ -82,6 +82,7 @@ struct Ledger {
   uint32_t asked_slots;                             // as set by the user; 0 = as many as cores
   uint32_t quota_cores;                             // what the cgroup's processor quota allows, rounded up
   std::atomic<uint64_t> core_mask[kMaxCores / 64];  // union of the members' affinities: launchers bind ranks to cores
+  std::atomic<uint32_t> cores_in_mask;              // its number of cores, since every MPI call compares with it
   std::atomic<int64_t> free_bytes;
   std::atomic<int64_t> peak_reserved_bytes;
   std::atomic<uint32_t> short_memory;  // 1 once some member's allocation did not fit
@@ -94,11 +95,8 @@ struct Ledger {
 
   /// The cores that this job may use on the node.
   [[nodiscard]] uint32_t cores() const {
-    uint32_t count = 0;
-    for (const auto& word : core_mask) {
-      count += static_cast<uint32_t>(__builtin_popcountll(word.load(std::memory_order_relaxed)));
-    }
-    count = count < quota_cores ? count : quota_cores;
+    const uint32_t in_mask = cores_in_mask.load(std::memory_order_relaxed);
+    const uint32_t count = in_mask < quota_cores ? in_mask : quota_cores;
     return count > 0 ? count : 1;
   }
   [[nodiscard]] uint32_t slots() const { return asked_slots != 0 ? asked_slots : cores(); }

@@ -141,8 +141,15 @@ void add_cores(Ledger& ledger) {
   }
   for (int core = 0; core < kMaxCores && core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) {
-      ledger.core_mask[core / 64].fetch_or(uint64_t{1} << (core % 64), std::memory_order_relaxed);
+      ledger.core_mask[core / 64].fetch_or(uint64_t{1} << (core % 64), std::memory_order_acq_rel);
     }
+  }
+  uint32_t count = 0;
+  for (const auto& word : ledger.core_mask) {
+    count += static_cast<uint32_t>(__builtin_popcountll(word.load(std::memory_order_relaxed)));
+  }
+  uint32_t known = ledger.cores_in_mask.load(std::memory_order_relaxed);
+  while (known < count && !ledger.cores_in_mask.compare_exchange_weak(known, count, std::memory_order_relaxed)) {
   }
 }
 

@@ -18,7 +18,12 @@ State state;
 
 namespace detail {
 arena::Partition the_partition;
-}
+node::Session the_session;
+std::atomic<int> progress{0};
+}  // namespace detail
+
+using detail::progress;
+using detail::the_session;
 
 namespace {
 
@@ -26,8 +31,6 @@ using base::Status;
 
 constexpr uint64_t kMeasureEveryNs = 1'000'000'000;
 
-node::Session the_session;
-std::atomic<int> progress{0};  // 0 not started, 1 starting, 2 running, 3 failed
 // Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.
 base::FutexLock transition_lock;
 std::atomic<bool> armed_flag{false};
@@ -240,8 +243,6 @@ Status start() {
   return progress.load(std::memory_order_acquire) == 2 ? Status::kOk : Status::kUnavailable;
 }
 
-bool is_running() { return progress.load(std::memory_order_acquire) == 2; }
-node::Session& session() { return the_session; }
 arena::Partition& partition() { return detail::the_partition; }
 bool engine_serves_kernel() { return state.engine != nullptr && state.engine->serves_kernel(); }
 base::EngineChoice engine() { return state.engine->kind(); }

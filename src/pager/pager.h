@@ -31,6 +31,7 @@
 //   P4  WRITABLE implies DIRTY: a clean block's view is write-protected, so the first write is seen.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "arena/arena.h"
@@ -45,9 +46,9 @@ namespace headroom::pager {
 base::Status start();
 
 /// True once start() has succeeded in this process (false in a forked child).
-bool is_running();
+inline bool is_running();
 
-node::Session& session();
+inline node::Session& session();
 arena::Partition& partition();
 
 /// True if [address, ...) lies in this process's evictable memory. Safe in signal handlers, a few ns when it does not.
@@ -107,7 +108,11 @@ void prepare_to_leave();
 
 namespace detail {
 extern arena::Partition the_partition;
-}
+extern node::Session the_session;
+extern std::atomic<int> progress;  // 0 not started, 1 starting, 2 running, 3 failed
+}  // namespace detail
+inline bool is_running() { return detail::progress.load(std::memory_order_acquire) == 2; }
+inline node::Session& session() { return detail::the_session; }
 inline bool covers(const void* address) {
   uint64_t offset = 0;
   return detail::the_partition.base != 0 &&

@@ -78,7 +78,7 @@ TEST(Ledger, RecordsAModeOnlyWhenItChanges) {
 
 TEST(Ledger, SlotsAreCoresUnlessAsked) {
   auto ledger = make_ledger(100);
-  ledger->core_mask[0].store(0b1011);
+  ledger->cores_in_mask.store(3);
   EXPECT_EQ(ledger->slots(), 3U);
   ledger->quota_cores = 2;  // a container's processor quota
   EXPECT_EQ(ledger->slots(), 2U);
