@@ -91,14 +91,19 @@ CallerKind look_up(uintptr_t address) {
   return search.found.kind;
 }
 
-CallerKind kind_in_ranges(uintptr_t address) {
+const Range* find_range(uintptr_t address) {
   const int count = range_count.load(std::memory_order_acquire);
   for (int index = 0; index < count; ++index) {
     if (address - ranges[index].begin < ranges[index].end - ranges[index].begin) {
-      return ranges[index].kind;
+      return &ranges[index];
     }
   }
-  return look_up(address);
+  return nullptr;
+}
+
+CallerKind kind_in_ranges(uintptr_t address) {
+  const Range* range = find_range(address);
+  return range != nullptr ? range->kind : look_up(address);
 }
 
 }  // namespace
@@ -112,6 +117,9 @@ CallerKind caller_kind(const void* address) {
     return static_cast<CallerKind>(known & ((1 << kKindBits) - 1));
   }
   const CallerKind kind = kind_in_ranges(wanted);
+  if (kind == CallerKind::kProgram && find_range(wanted) == nullptr) {
+    return kind;  // code made at run time: its page may be a library's one day
+  }
   entry.store(page << kKindBits | static_cast<uintptr_t>(kind), std::memory_order_relaxed);
   return kind;
 }

@@ -48,6 +48,9 @@ inline void hold(const void* address, size_t bytes, bool write) {
     pager::hold(address, bytes, write);
     return;
   }
+  if (bytes == 0) {
+    return;
+  }
   for (size_t at = 0; at < bytes; at += arena::kPageBytes) {
     (void)static_cast<const volatile char*>(address)[at];
   }
@@ -117,6 +120,24 @@ class VectorHold {
   size_t count_;
   bool write_;
 };
+
+/// How many of the vectors, counted from the first, may be held together; at least one.
+inline int holdable(const iovec* vectors, int count) {
+  size_t bytes = 0;
+  for (int index = 0; index < count; ++index) {
+    bytes += is_ours(vectors[index].iov_base, vectors[index].iov_len) ? vectors[index].iov_len : 0;
+    if (bytes > largest_hold() && index > 0) {
+      return index;
+    }
+  }
+  return count;
+}
+
+/// The first vector alone, shortened to what may be held; a short transfer is what such calls may return anyway.
+inline iovec shortened(const iovec& vector) {
+  const bool ours = is_ours(vector.iov_base, vector.iov_len) && vector.iov_len > largest_hold();
+  return {vector.iov_base, ours ? largest_hold() : vector.iov_len};
+}
 
 inline size_t held_bytes(const iovec* vectors, int count) {
   size_t bytes = 0;

@@ -48,14 +48,31 @@ class MessagesHold {
   alignas(VectorHold) char places_[kMostMessages][sizeof(VectorHold)];
 };
 
-/// The kernel may send fewer messages than asked for; so may we.
-unsigned at_most(unsigned count) { return count < kMostMessages ? count : kMostMessages; }
+/// How many of the messages may be held together; all, if none of them lies in evictable memory. The kernel may transfer fewer
+/// messages than asked for; so may we.
+unsigned holdable_messages(const mmsghdr* messages, unsigned count) {
+  size_t bytes = 0;
+  for (unsigned index = 0; index < count; ++index) {
+    const msghdr& message = messages[index].msg_hdr;
+    bytes += heap::held_bytes(message.msg_iov, static_cast<int>(message.msg_iovlen));
+    if (bytes > 0 && index > 0 && (bytes > largest_hold() || index >= kMostMessages)) {
+      return index < kMostMessages ? index : kMostMessages - 1;
+    }
+  }
+  return count;
+}
+
+unsigned to_hold(unsigned count) { return count < kMostMessages ? count : 0; }  // more than that only if none is ours
 
 }  // namespace
 
 HEADROOM_EXPORT ssize_t recv(int socket, void* buffer, size_t bytes, int flags) {
   if (!is_ours(buffer, bytes)) {
     return real_recv.get()(socket, buffer, bytes, flags);
+  }
+  if ((flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL) {
+    return in_pieces(buffer, bytes, true,
+                     [=](char* at, size_t piece, size_t) { return real_recv.get()(socket, at, piece, flags); });
   }
   const iovec vector = {buffer, bytes < largest_hold() ? bytes : largest_hold()};
   const VectorHold held(&vector, 1, true);
@@ -93,10 +110,12 @@ HEADROOM_EXPORT ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   return real_sendmsg.get()(socket, message, flags);
 }
 HEADROOM_EXPORT int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  const MessagesHold held(messages, at_most(count), true);
-  return real_recvmmsg.get()(socket, messages, at_most(count), flags, timeout);
+  const unsigned many = holdable_messages(messages, count);
+  const MessagesHold held(messages, to_hold(many), true);
+  return real_recvmmsg.get()(socket, messages, many, flags, timeout);
 }
 HEADROOM_EXPORT int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags) {
-  const MessagesHold held(messages, at_most(count), false);
-  return real_sendmmsg.get()(socket, messages, at_most(count), flags);
+  const unsigned many = holdable_messages(messages, count);
+  const MessagesHold held(messages, to_hold(many), false);
+  return real_sendmmsg.get()(socket, messages, many, flags);
 }

@@ -48,6 +48,20 @@ ssize_t vectored(const iovec* vectors, int count, bool kernel_writes, Whole whol
   return done;
 }
 
+/// One call with as many of the vectors as may be held together: a short transfer, which such calls may return anyway.
+template <typename Call>
+ssize_t together(const iovec* vectors, int count, bool kernel_writes, Call call) {
+  if (count <= 0 || count > 1024 || held_bytes(vectors, count) == 0) {
+    return call(vectors, count);
+  }
+  const int many = heap::holdable(vectors, count);
+  const iovec first = heap::shortened(vectors[0]);
+  const bool cut = first.iov_len < vectors[0].iov_len;
+  const iovec* chosen = cut ? &first : vectors;
+  const VectorHold held(chosen, cut ? 1 : static_cast<size_t>(many), kernel_writes);
+  return call(chosen, cut ? 1 : many);
+}
+
 HEADROOM_REAL(read);
 HEADROOM_REAL(write);
 HEADROOM_REAL(pread);
@@ -126,15 +140,15 @@ HEADROOM_EXPORT ssize_t pwritev(int file, const iovec* vectors, int count, off_t
 }
 /// With flags a call must stay one: the buffers are held together.
 HEADROOM_EXPORT ssize_t preadv2(int file, const iovec* vectors, int count, off_t offset, int flags) {
-  const VectorHold held(vectors, count > 0 ? static_cast<size_t>(count) : 0, true);
-  return real_preadv2.get()(file, vectors, count, offset, flags);
+  return together(vectors, count, true,
+                  [=](const iovec* held, int many) { return real_preadv2.get()(file, held, many, offset, flags); });
 }
 HEADROOM_EXPORT ssize_t preadv64v2(int file, const iovec* vectors, int count, off_t offset, int flags) {
   return preadv2(file, vectors, count, offset, flags);
 }
 HEADROOM_EXPORT ssize_t pwritev2(int file, const iovec* vectors, int count, off_t offset, int flags) {
-  const VectorHold held(vectors, count > 0 ? static_cast<size_t>(count) : 0, false);
-  return real_pwritev2.get()(file, vectors, count, offset, flags);
+  return together(vectors, count, false,
+                  [=](const iovec* held, int many) { return real_pwritev2.get()(file, held, many, offset, flags); });
 }
 HEADROOM_EXPORT ssize_t pwritev64v2(int file, const iovec* vectors, int count, off_t offset, int flags) {
   return pwritev2(file, vectors, count, offset, flags);

@@ -84,7 +84,7 @@ bool serve_signal_fault(const siginfo_t& info, const void* context) {
   request.write = was_write(*static_cast<const ucontext_t*>(context));
   perform(request);
   errno = saved_errno;
-  return true;
+  return request.status == base::Status::kOk;
 }
 
 FaultEngine* make_sigsegv_engine() {

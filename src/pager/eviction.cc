@@ -167,9 +167,9 @@ void undo_write(uint64_t block) {
   const bool writable = may_write(block);  // a forked child may still need the content
   const uint64_t set = kResident | kDirty | kMapped | (writable ? kWritable : 0);
   uint64_t before = word.load(std::memory_order_relaxed);
+  state.engine->map(view_of_block(*state.partition, block), writable);
   while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | set, std::memory_order_acq_rel)) {
   }
-  state.engine->map(view_of_block(*state.partition, block), writable);
   list_append(block);
   trace::count(Counter::kEvictionsGivenUp);
 }

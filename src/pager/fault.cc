@@ -50,9 +50,10 @@ bool serve_fresh(uint64_t block, bool write) {
               static_cast<long long>(state.session->ledger->budget >> 20));
   }
   list_append(block);
+  // Mapped first, said afterwards: a holder that sees MAPPED hands the memory to the kernel at once.
+  state.engine->map(view_of_block(*state.partition, block), write);
   change_word(word_of(block), kStateMask | kDirty | kHasCopy | kWritable,
               kResident | kMapped | (write ? kDirty | kWritable : 0));
-  state.engine->map(view_of_block(*state.partition, block), write);
   trace::count(Counter::kFaultsFresh);
   return true;
 }
@@ -66,8 +67,8 @@ bool serve_resident(uint64_t block, bool write, uint64_t word) {
   }
   if (write && (word & kMapped) != 0 && (word & kWritable) == 0) {
     trace::count(Counter::kFaultsFirstWrite);
-    change_word(word_of(block), kMarker, kDirty | kWritable);
     state.engine->unprotect(view);
+    change_word(word_of(block), kMarker, kDirty | kWritable);
     return true;
   }
   if (state.on_probation[block] != 0) {  // still in use
@@ -77,8 +78,8 @@ bool serve_resident(uint64_t block, bool write, uint64_t word) {
   }
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write.
   const bool writable = write || ((word & kDirty) != 0 && state_of(word) == kResident && may_write(block));
-  change_word(word_of(block), kMarker, kMapped | (writable ? kDirty | kWritable : 0));
   state.engine->map(view, writable);
+  change_word(word_of(block), kMarker, kMapped | (writable ? kDirty | kWritable : 0));
   if ((word & kMarker) != 0) {
     extend_stream(block);
   }
@@ -208,6 +209,10 @@ bool serve(uint64_t block, bool write) {
 }
 
 void take_fault(uint64_t block, bool write, Request* request) {
+  if (!state.armed && request != nullptr) {  // nothing is hidden yet: the program took the access away itself
+    finish(*request, base::Status::kUnavailable);
+    return;
+  }
   trace::count(Counter::kFaults);
   const uint64_t word = word_of(block).load(std::memory_order_relaxed);
   const bool from_storage = state_of(word) == kStored || state_of(word) == kReading;
@@ -272,10 +277,10 @@ void read_done(uint64_t first, uint64_t count, int error) {
       continue;
     }
     const View view = view_of_run(*state.partition, block, run);
+    state.engine->map(view, false);
     for (uint64_t mapped = block; mapped < block + run; ++mapped) {
       change_word(word_of(mapped), 0, kMapped);
     }
-    state.engine->map(view, false);
     block += run;
   }
 }

@@ -193,7 +193,8 @@ Status start_once() {
   state.on_probation = static_cast<uint8_t*>(base::reserve_memory(blocks));
   state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
   const base::Result<int> requests = open_request_descriptor();
-  if (state.next == nullptr || state.previous == nullptr || state.room_reserved == nullptr || !requests.ok()) {
+  if (state.next == nullptr || state.previous == nullptr || state.on_probation == nullptr || state.room_reserved == nullptr ||
+      !requests.ok()) {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }

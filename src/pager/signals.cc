@@ -36,6 +36,9 @@ void on_fault(int number, siginfo_t* info, void* context) {
   }
   installed.store(false, std::memory_order_release);
   fall_back_to_default(number);  // the access is repeated and ends the process as it would have
+  if (info->si_code <= 0) {
+    raise(number);  // sent by somebody: there is no access to repeat
+  }
 }
 
 }  // namespace
