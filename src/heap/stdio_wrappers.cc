@@ -17,51 +17,49 @@ HEADROOM_REAL(fwrite_unlocked);
 HEADROOM_REAL(fputs);
 HEADROOM_REAL(setvbuf);
 
-using ReadFunction = size_t (*)(void*, size_t, size_t, FILE*);
-using WriteFunction = size_t (*)(const void*, size_t, size_t, FILE*);
-
 bool needs_bounce(const void* buffer, size_t size, size_t count) {
   return size != 0 && count != 0 && is_ours(buffer, size * count) && !pager::engine_serves_kernel();
 }
 
-size_t bounced_read(ReadFunction real, void* buffer, size_t size, size_t count, FILE* stream) {
-  if (!needs_bounce(buffer, size, count)) {
-    return real(buffer, size, count, stream);
-  }
+/// Moves size * count bytes through a small buffer; `transfer(bounce, at, bytes)` does one piece and returns what it moved.
+template <typename Transfer>
+size_t bounced(size_t size, size_t count, Transfer transfer) {
   char bounce[32768];
   const size_t total = size * count;
   size_t done = 0;
   while (done < total) {
     const size_t piece = total - done < sizeof bounce ? total - done : sizeof bounce;
-    const size_t got = real(bounce, 1, piece, stream);
-    memcpy(static_cast<char*>(buffer) + done, bounce, got);
-    trace::count(trace::Counter::kBouncedBytes, got);
-    done += got;
-    if (got < piece) {
+    const size_t moved = transfer(bounce, done, piece);
+    trace::count(trace::Counter::kBouncedBytes, moved);
+    done += moved;
+    if (moved < piece) {
       break;
     }
   }
   return done / size;
 }
 
-size_t bounced_write(WriteFunction real, const void* buffer, size_t size, size_t count, FILE* stream) {
+template <typename Function>
+size_t bounced_read(Function real, void* buffer, size_t size, size_t count, FILE* stream) {
   if (!needs_bounce(buffer, size, count)) {
     return real(buffer, size, count, stream);
   }
-  char bounce[32768];
-  const size_t total = size * count;
-  size_t done = 0;
-  while (done < total) {
-    const size_t piece = total - done < sizeof bounce ? total - done : sizeof bounce;
-    memcpy(bounce, static_cast<const char*>(buffer) + done, piece);
-    const size_t put = real(bounce, 1, piece, stream);
-    trace::count(trace::Counter::kBouncedBytes, put);
-    done += put;
-    if (put < piece) {
-      break;
-    }
+  return bounced(size, count, [=](char* bounce, size_t at, size_t piece) {
+    const size_t got = real(bounce, 1, piece, stream);
+    memcpy(static_cast<char*>(buffer) + at, bounce, got);
+    return got;
+  });
+}
+
+template <typename Function>
+size_t bounced_write(Function real, const void* buffer, size_t size, size_t count, FILE* stream) {
+  if (!needs_bounce(buffer, size, count)) {
+    return real(buffer, size, count, stream);
   }
-  return done / size;
+  return bounced(size, count, [=](char* bounce, size_t at, size_t piece) {
+    memcpy(bounce, static_cast<const char*>(buffer) + at, piece);
+    return real(bounce, 1, piece, stream);
+  });
 }
 
 }  // namespace

@@ -60,6 +60,21 @@ void hold_blocks(BlockRange range, bool write, uintptr_t address, uint64_t bytes
   }
 }
 
+/// Calls `action(range, address, bytes)` for each part of [address, address + bytes) that lies in evictable memory.
+template <typename Action>
+void for_each_range(const void* address, uint64_t bytes, Action action) {
+  auto at = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t end = at + bytes;
+  while (at < end) {
+    uint64_t used = 0;
+    const BlockRange range = blocks_of(at, end - at, used);
+    if (range.count > 0) {
+      action(range, at, used);
+    }
+    at += used;
+  }
+}
+
 }  // namespace
 
 uint64_t largest_hold() {
@@ -73,46 +88,27 @@ uint64_t largest_hold() {
 
 void hold(const void* address, uint64_t bytes, bool write) {
   trace::count(trace::Counter::kHolds);
-  auto at = reinterpret_cast<uintptr_t>(address);
-  const uintptr_t end = at + bytes;
-  while (at < end) {
-    uint64_t used = 0;
-    const BlockRange range = blocks_of(at, end - at, used);
-    if (range.count > 0) {
-      hold_blocks(range, write, at, used);
-    }
-    at += used;
-  }
+  for_each_range(address, bytes, [=](BlockRange range, uintptr_t at, uint64_t used) { hold_blocks(range, write, at, used); });
 }
 
 void pin(const void* address, uint64_t bytes) {
-  auto at = reinterpret_cast<uintptr_t>(address);
-  const uintptr_t end = at + bytes;
-  while (at < end) {
-    uint64_t used = 0;
-    const BlockRange range = blocks_of(at, end - at, used);
+  for_each_range(address, bytes, [](BlockRange range, uintptr_t, uint64_t) {
     for (uint64_t block = range.first; block < range.first + range.count; ++block) {
       if ((word_of(block).fetch_or(kPinned, std::memory_order_acq_rel) & kPinned) == 0) {
         const View view = view_of_block(partition(), block);
         hold_blocks({block, 1}, true, view.address, view.bytes);
       }
     }
-    at += used;
-  }
+  });
 }
 
 void drop_hold(const void* address, uint64_t bytes, bool write) {
-  auto at = reinterpret_cast<uintptr_t>(address);
-  const uintptr_t end = at + bytes;
-  while (at < end) {
-    uint64_t used = 0;
-    const BlockRange range = blocks_of(at, end - at, used);
+  for_each_range(address, bytes, [=](BlockRange range, uintptr_t, uint64_t) {
     for (uint64_t block = range.first; block < range.first + range.count; ++block) {
       // release: what was written under the hold happened before the pager may write the block out.
       word_of(block).fetch_sub(kHold + (write ? kWriteHold : 0), std::memory_order_release);
     }
-    at += used;
-  }
+  });
 }
 
 }  // namespace headroom::pager

