@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <initializer_list>
 #include <new>
 
 #include "base/log.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
 #include "mpi/progress_hook.h"
+#include "mpi/shortcuts.h"
 #include "pager/pager.h"
 #include "sched/scheduler.h"
 #include "trace/counters.h"
@@ -35,14 +37,18 @@ void before_init() {
   }
 }
 
-int launched_ranks() {
-  const char* const names[] = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_NTASKS", "PALS_SIZE"};
+/// What the launcher says under one of these names of the environment.
+int launched_number(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names) {
     if (const char* value = getenv(name)) {
       return atoi(value);
     }
   }
-  return 1;
+  return otherwise;
+}
+
+int launched_ranks() {
+  return launched_number({"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_NTASKS", "PALS_SIZE"}, 1);
 }
 
 void explain_singletons(const char* abi) {
@@ -54,16 +60,32 @@ void explain_singletons(const char* abi) {
   }
 }
 
+/// What is known of this process's MPI library, once it has begun.
+void library_began(const char* abi, bool spins) {
+  sched::set_library_spins(spins);
+  if (pager::is_running()) {
+    strncpy(pager::session().self->abi, abi, sizeof pager::session().self->abi - 1);
+    (void)sched::mode();
+  }
+}
+
+/// A program that uses sessions alone has no rank of MPI_COMM_WORLD; the launcher's number stands for it.
+void after_session_init(const char* abi, bool spins) {
+  library_began(abi, spins);
+  if (pager::is_running() && pager::session().self->rank.load(std::memory_order_relaxed) < 0) {
+    const int rank = launched_number({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PALS_RANKID"}, -1);
+    base::set_log_rank(rank);
+    pager::session().self->rank.store(rank, std::memory_order_relaxed);
+  }
+}
+
 void after_init(int rank, int size, const char* abi, bool spins) {
   base::set_log_rank(rank);
-  sched::set_library_spins(spins);
+  library_began(abi, spins);
   if (!pager::is_running()) {
     return;
   }
-  node::Member& self = *pager::session().self;
-  self.rank.store(rank, std::memory_order_relaxed);
-  strncpy(self.abi, abi, sizeof self.abi - 1);
-  (void)sched::mode();
+  pager::session().self->rank.store(rank, std::memory_order_relaxed);
   if (size == 1 && launched_ranks() > 1) {
     explain_singletons(abi);
   }
@@ -73,6 +95,7 @@ void note_nonblocking_form(bool on) {
   if (pager::is_running()) {
     pager::session().self->nonblocking_collectives.store(on ? 1 : 0, std::memory_order_relaxed);
   }
+  set_nonblocking_collectives(on);
 }
 
 void* allocate(uint64_t bytes) {
@@ -104,6 +127,8 @@ constexpr CoreFunctions kCore = {
     sched::polled,
     before_init,
     after_init,
+    after_session_init,
+    choose_shortcuts,
     [] { return sched::mode() != sched::Mode::kPass && !progress_hook_works(); },
     note_nonblocking_form,
     [] { trace::count(trace::Counter::kCollectivesNonblocking); },

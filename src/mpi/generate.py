@@ -25,6 +25,9 @@ class Function(NamedTuple):
         return [re.search(r"(\w+)(\[[^]]*\])*$", part.strip()).group(1) for part in self.parameters.split(",")]
 
 
+STRAIGHT = {"frequent": "t", "collective": "t", "reduction": "t", "own-waiting": "t", "own-polling": "p"}
+
+
 def read_functions(path: str) -> list[Function]:
     functions = []
     for line in Path(path).read_text().splitlines():
@@ -41,6 +44,11 @@ def function_table(functions: list[Function]) -> str:
     forwarded = "".join("f" if function.kind == "forward" else "w" for function in functions)
     lines.append("/* One letter a function: f if it is only forwarded, w if it has a wrapper. */")
     lines.append(f'#define HEADROOM_FUNCTION_KINDS "{forwarded}"')
+    straight = "".join(STRAIGHT.get(function.kind, "n") for function in functions)
+    lines.append(
+        "/* When a wrapper may be left out: n never, t unless ranks take turns, p if ranks wait as the library likes. */"
+    )
+    lines.append(f'#define HEADROOM_FUNCTION_SHORTCUTS "{straight}"')
     return "\n".join(lines) + "\n"
 
 
@@ -68,6 +76,8 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
     lines.append("  const InsideLibrary inside;")
     if function.kind in ("collective", "reduction"):
         lines += collective_body(function, known)
+    if function.kind == "blocking":
+        lines.append("  const WaysMayChange change;")
     lines.append("  const WithoutSlot waiting;")
     lines.append(f"  return real.{function.name}[kProfiled]({arguments});")
     lines.append("}")
@@ -81,7 +91,7 @@ def forwarding(functions: list[Function]) -> str:
     # [0] is the MPI_ name as the next library in line (a tool, or libmpi) defines it, [1] libmpi's PMPI_ name.
     lines += [f"  {f.result} (*{f.name}[2])({f.parameters});" for f in served]
     lines += ["};", "RealFunctions real;", ""]
-    wrapped = [(index, f) for index, f in enumerate(functions) if f.kind in ("blocking", "collective", "reduction")]
+    wrapped = [(index, f) for index, f in enumerate(functions) if f.kind in ("blocking", "frequent", "collective", "reduction")]
     lines += [wrapper(index, f, known) + "\n" for index, f in wrapped]
     lines.append("#define HEADROOM_SERVED_FUNCTIONS(X) \\")
     lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f in served))

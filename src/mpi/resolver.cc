@@ -10,12 +10,10 @@
 #include "base/settings.h"
 #include "mpi/core_functions.h"
 #include "mpi/library.h"
+#include "mpi/shortcuts.h"
 #include "mpi/trampolines.h"
 
-extern "C" {
-extern std::atomic<void*> headroom_mpi_table[];
-void* headroom_mpi_resolve(uint32_t entry, const void* caller);
-}
+extern "C" void* headroom_mpi_resolve(uint32_t entry, const void* caller);
 
 namespace headroom::mpi {
 namespace {
@@ -80,11 +78,7 @@ bool resolve(const void* caller) {
     base::die("cannot open %s: %s; the installation is incomplete", path, dlerror());
   }
   init(&request, &core_functions());
-  for (int entry = 0; entry < kEntryCount; ++entry) {
-    void* target = request.wrapper[entry] != nullptr ? request.wrapper[entry] : request.real[entry];
-    headroom_mpi_table[entry].store(target != nullptr ? target : reinterpret_cast<void*>(missing_function),
-                                    std::memory_order_release);
-  }
+  fill_table(request, reinterpret_cast<void*>(missing_function));
   resolved.store(true, std::memory_order_release);
   return true;
 }

@@ -2,7 +2,8 @@
 //
 // Even entries of the table are MPI_ names, odd ones PMPI_ names, in the order of functions.txt. At first each entry leads
 // to the resolver; the first MPI call of the process finds the MPI library and fills the table: most entries then lead
-// straight into it (no cost but the jump), some to a wrapper in the backend built for that library's binary interface.
+// straight into it (no cost but the jump), some to a wrapper in the backend built for that library's binary interface. While a
+// wrapper has nothing to do, its entry leads straight into the library too (shortcuts.h).
 //
 // The resolver keeps all argument registers and errno, takes no lock around calls of the dynamic loader (a constructor that
 // runs inside dlopen() may call MPI), and stores entries with release; a thread that loads an entry either resolves again,
@@ -39,6 +40,8 @@ struct CoreFunctions {
   void (*polled)(bool found);
   void (*before_init)();
   void (*after_init)(int rank, int size, const char* abi, bool spins);
+  void (*after_session_init)(const char* abi, bool spins);
+  void (*choose_shortcuts)();
   bool (*needs_nonblocking_form)();
   void (*note_nonblocking_form)(bool on);
   void (*count_nonblocking_collective)();

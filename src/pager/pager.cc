@@ -35,11 +35,17 @@ constexpr uint64_t kMeasureEveryNs = 1'000'000'000;
 base::FutexLock transition_lock;
 std::atomic<bool> armed_flag{false};
 std::atomic<bool> forked_child{false};
+std::atomic<void (*)()> when_armed{nullptr};
 
 void become_armed() {
-  base::LockHolder lock(transition_lock);
-  arm();
-  armed_flag.store(true, std::memory_order_release);
+  {
+    base::LockHolder lock(transition_lock);
+    arm();
+    armed_flag.store(true, std::memory_order_release);
+  }
+  if (void (*function)() = when_armed.load(std::memory_order_acquire)) {
+    function();
+  }
 }
 
 void serve_request(Request& request) {
@@ -98,8 +104,9 @@ void serve_engine() {
 }
 
 int wait_ms() {
+  const bool failed = state.session->ledger->failed_at_ns.load(std::memory_order_relaxed) != 0;
   if (!state.armed) {
-    return -1;
+    return failed ? 1000 : -1;
   }
   const bool waits_for_room = (state.pending_count > 0 || state.bring_count > 0) && state.store->in_flight() == 0;
   return waits_for_room || state.waits_for_others ? 1 : 1000;
@@ -150,6 +157,9 @@ void* pager_thread(void*) {
       }
       answer_requests_for_room();
     }
+    if (node::outlived_failure(session)) {
+      base::die("another rank of this node ended with an error, see its message; this one cannot go on without it");
+    }
     for (int index = 0; index < forked_count; ++index) {
       if (wanted[kCount + index].revents != 0) {
         serve_forked(forked[index]);
@@ -199,18 +209,14 @@ Status start_once() {
     return Status::kNoMemory;
   }
   request_descriptor = requests.value;
+  base::set_death_hook([] { node::announce_failure(the_session); });
   return start_thread(pager_thread, nullptr) ? Status::kOk : Status::kUnavailable;
 }
 
 void make_short() {
   node::Ledger& ledger = *the_session.ledger;
   if (ledger.short_memory.exchange(1, std::memory_order_acq_rel) == 0) {
-    for (int index = 0; index < node::kMaxMembers; ++index) {
-      const uint32_t alive = static_cast<uint32_t>(node::MemberState::kAlive);
-      if (index != the_session.index && ledger.members[index].state.load(std::memory_order_relaxed) == alive) {
-        node::ring(the_session, index);
-      }
-    }
+    node::ring_everybody(the_session);
   }
   const int64_t members = ledger.alive.load(std::memory_order_relaxed);
   if (ledger.budget < members * kFloorBytes) {
@@ -249,6 +255,8 @@ bool engine_serves_kernel() { return state.engine != nullptr && state.engine->se
 base::EngineChoice engine() { return state.engine->kind(); }
 bool is_armed() { return armed_flag.load(std::memory_order_acquire); }
 
+void call_when_armed(void (*function)()) { when_armed.store(function, std::memory_order_release); }
+
 void claim_blocks(uint64_t count) {
   const auto bytes = static_cast<int64_t>(count * arena::kBlockBytes);
   {
@@ -274,6 +282,9 @@ void discard_blocks(uint64_t block, uint64_t count) {
   {
     base::LockHolder lock(transition_lock);
     if (!is_armed()) {
+      for (uint64_t each = block; each < block + count; ++each) {
+        unpin(each);
+      }
       arena::punch(detail::the_partition, block, count);
       trace::count(trace::Counter::kBlocksDiscarded, count);
       return;
@@ -369,6 +380,7 @@ void after_fork_in_child() {
   if (!is_running()) {
     return;
   }
+  base::set_death_hook(nullptr);
   progress.store(3, std::memory_order_release);
   forked_child.store(true, std::memory_order_release);
   transition_lock.reset();

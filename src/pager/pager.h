@@ -64,6 +64,9 @@ base::EngineChoice engine();
 /// Whether faults are tracked now.
 bool is_armed();
 
+/// Has `function` called, on the pager thread, once memory is short. One function; before start() or while memory is enough.
+void call_when_armed(void (*function)());
+
 /// Claims budget for `count` more blocks that allocations will use. While memory is enough this reserves them; the call
 /// that does not fit makes the node short and arms this process.
 void claim_blocks(uint64_t count);
@@ -88,6 +91,10 @@ void drop_hold(const void* address, uint64_t bytes, bool write);
 
 /// A write hold for as long as the content of these blocks lives (until they are discarded); once however often it is asked.
 void pin(const void* address, uint64_t bytes);
+/// The same, unless half of this process's share of the budget would then be pinned: false, and nothing is.
+bool try_pin(const void* address, uint64_t bytes);
+/// Whether the block that `address`, in evictable memory, lies in is pinned.
+bool is_pinned(const void* address);
 
 /// The largest range that a caller should hold at one time, in bytes.
 uint64_t largest_hold();

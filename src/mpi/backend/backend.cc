@@ -61,6 +61,15 @@ class WithoutSlot {
   WithoutSlot& operator=(const WithoutSlot&) = delete;
 };
 
+/// Around calls after which there may be more ranks than before: then it is looked at anew how this one waits.
+class WaysMayChange {
+ public:
+  WaysMayChange() = default;
+  ~WaysMayChange() { core->choose_shortcuts(); }
+  WaysMayChange(const WaysMayChange&) = delete;
+  WaysMayChange& operator=(const WaysMayChange&) = delete;
+};
+
 /// Polls until `poll` says that it is done or failed.
 template <typename Poll>
 int poll_until_done(Poll poll) {
@@ -229,7 +238,11 @@ int wrap_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* ses
   }
   const InsideLibrary inside;
   core->before_init();
-  return real.Session_init[kProfiled](info, errhandler, session);
+  const int error = real.Session_init[kProfiled](info, errhandler, session);
+  if (error == MPI_SUCCESS) {
+    core->after_session_init(HEADROOM_ABI_NAME, library_spins());
+  }
+  return error;
 }
 
 template <int kProfiled>
