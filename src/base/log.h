@@ -16,7 +16,7 @@ void log_warning(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-/// Called by die() before the process ends, so that a fatal error can be recorded for the report.
+/// Called by die() before the process ends, so that others can be told. nullptr: nothing is called.
 void set_death_hook(void (*hook)());
 
 /// Prints and ends the process with exit status 2.

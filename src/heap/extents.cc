@@ -209,47 +209,27 @@ Status extend(uint64_t pages) {
   return Status::kOk;
 }
 
-/// The used extent that contains `page`. Pages inside an extent have no entry, so the search goes back to its first page.
-uint32_t used_extent_of(uint64_t page) {
+/// The extent that contains `page`. Pages inside an extent have no entry, so the search goes back to its first page.
+uint32_t extent_of(uint64_t page) {
   for (uint64_t at = page + 1; at-- > 0;) {
     const uint32_t entry = extent_at[at];
-    if (entry == kNone) {
-      continue;
+    if (entry != kNone) {
+      return page - extents[entry].first < extents[entry].pages ? entry : kNone;
     }
-    const Extent& extent = extents[entry];
-    return extent.used && page - extent.first < extent.pages ? entry : kNone;
   }
   return kNone;
 }
 
-}  // namespace
-
-Status open_extents() {
-  const uint64_t pages = pager::partition().limit / kPageBytes;
-  extents = static_cast<Extent*>(base::reserve_memory(kMaxExtents * sizeof(Extent)));
-  extent_at = static_cast<uint32_t*>(base::reserve_memory((pages + 1) * sizeof(uint32_t)));
-  block_users = static_cast<uint16_t*>(base::reserve_memory(pages / kBlockPages * sizeof(uint16_t)));
-  return extents != nullptr && extent_at != nullptr && block_users != nullptr ? Status::kOk : Status::kNoMemory;
+uint32_t used_extent_of(uint64_t page) {
+  const uint32_t entry = extent_of(page);
+  return entry != kNone && extents[entry].used ? entry : kNone;
 }
 
-base::Result<Placement> allocate_extent(uint64_t bytes, uint64_t alignment) {
-  const uint64_t pages = (bytes + kPageBytes - 1) / kPageBytes;
-  const uint64_t alignment_pages = alignment / kPageBytes > 0 ? alignment / kPageBytes : 1;
-  uint32_t entry = find_free(pages, alignment_pages);
-  if (entry == kNone) {
-    const Status status = extend(pages + alignment_pages - 1);
-    if (status != Status::kOk) {
-      return status;
-    }
-    entry = find_free(pages, alignment_pages);
-    if (entry == kNone) {
-      return Status::kNoMemory;
-    }
-  }
+/// Makes [first, first + pages) of a free extent a used one; what lies before and after it stays free.
+Placement take(uint32_t entry, uint64_t first, uint64_t pages) {
   bin_remove(entry);
   const Extent found = extents[entry];
   clear_ends(found);
-  const uint64_t first = aligned_first(found, alignment_pages);
   const uint64_t before = first - found.first;
   const uint64_t after = found.pages - before - pages;
   extents[entry].used = true;
@@ -288,6 +268,53 @@ base::Result<Placement> allocate_extent(uint64_t bytes, uint64_t alignment) {
   return placement;
 }
 
+}  // namespace
+
+Status open_extents() {
+  const uint64_t pages = pager::partition().limit / kPageBytes;
+  extents = static_cast<Extent*>(base::reserve_memory(kMaxExtents * sizeof(Extent)));
+  extent_at = static_cast<uint32_t*>(base::reserve_memory((pages + 1) * sizeof(uint32_t)));
+  block_users = static_cast<uint16_t*>(base::reserve_memory(pages / kBlockPages * sizeof(uint16_t)));
+  return extents != nullptr && extent_at != nullptr && block_users != nullptr ? Status::kOk : Status::kNoMemory;
+}
+
+base::Result<Placement> allocate_extent(uint64_t bytes, uint64_t alignment) {
+  const uint64_t pages = (bytes + kPageBytes - 1) / kPageBytes;
+  const uint64_t alignment_pages = alignment / kPageBytes > 0 ? alignment / kPageBytes : 1;
+  uint32_t entry = find_free(pages, alignment_pages);
+  if (entry == kNone) {
+    const Status status = extend(pages + alignment_pages - 1);
+    if (status != Status::kOk) {
+      return status;
+    }
+    entry = find_free(pages, alignment_pages);
+    if (entry == kNone) {
+      return Status::kNoMemory;
+    }
+  }
+  return take(entry, aligned_first(extents[entry], alignment_pages), pages);
+}
+
+Status claim_range(uint64_t offset, uint64_t bytes) {
+  const uint64_t end = (offset + bytes + kPageBytes - 1) / kPageBytes;
+  if (end > end_page && extend(end - end_page) != Status::kOk) {
+    return Status::kNoMemory;
+  }
+  for (uint64_t page = offset / kPageBytes; page < end;) {
+    const uint32_t entry = extent_of(page);
+    if (entry == kNone) {
+      return Status::kNoMemory;  // addresses that were lost
+    }
+    const uint64_t extent_end = extents[entry].first + extents[entry].pages;
+    const uint64_t stop = extent_end < end ? extent_end : end;
+    if (!extents[entry].used) {
+      (void)take(entry, page, stop - page);
+    }
+    page = stop;
+  }
+  return Status::kOk;
+}
+
 uint64_t extent_bytes(uint64_t offset) {
   const uint32_t entry = extent_at[offset / kPageBytes];
   const bool begins = entry != kNone && extents[entry].used && extents[entry].first * kPageBytes == offset;
@@ -309,9 +336,7 @@ void free_range(uint64_t offset, uint64_t bytes, bool keep) {
     const uint64_t old_end = old.first + old.pages;
     const uint64_t cut_end = end < old_end ? end : old_end;
     // What stays in use becomes extents of its own; a block that a cut divides then has one user more.
-    const struct {
-      uint64_t first, end;
-    } rests[] = {{old.first, page}, {cut_end, old_end}};
+    const struct { uint64_t first, end; } rests[] = {{old.first, page}, {cut_end, old_end}};
     for (const auto& rest : rests) {
       if (rest.first < rest.end) {
         const uint32_t part = new_entry();

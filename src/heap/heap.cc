@@ -159,6 +159,21 @@ void zero(void* address, uint64_t bytes) {
   errno = saved_errno;
 }
 
+bool allocate_at(void* address, uint64_t bytes) {
+  {
+    const int saved_errno = errno;
+    base::LockHolder lock(heap_lock);
+    const bool claimed =
+        offset_of(address) + bytes <= pager::partition().limit && claim_range(offset_of(address), bytes) == base::Status::kOk;
+    errno = saved_errno;
+    if (!claimed) {
+      return false;
+    }
+  }
+  zero(address, bytes);
+  return true;
+}
+
 bool owns(const void* address) {
   const arena::Partition& partition = pager::partition();
   return partition.base != 0 && reinterpret_cast<uintptr_t>(address) - partition.base < partition.limit;

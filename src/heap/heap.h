@@ -35,6 +35,9 @@ uint64_t allocation_bytes(const void* address);
 void release(void* address, uint64_t bytes, bool keep);
 /// Changes the size in place; false if it cannot.
 bool resize_in_place(void* address, uint64_t bytes);
+/// Makes [address, address + bytes) of the arena zeroed memory of the program's, whatever parts of it were in use before; false
+/// if it cannot be had.
+bool allocate_at(void* address, uint64_t bytes);
 /// Zeroes a range, giving whole blocks back to the system.
 void zero(void* address, uint64_t bytes);
 /// True if `address` lies in this process's part of the arena (not: static data).

@@ -1,8 +1,9 @@
 // mmap, munmap, mremap, madvise, mprotect and mlock. Large anonymous private mappings of the program come from the arena and
 // keep anonymous semantics: MADV_DONTNEED zeroes, mremap keeps the content, partial munmap works.
 //
-// Mappings that ask for something special (a fixed address, huge pages, stacks, no access) stay with the system, and so do
-// the MPI library's.
+// Mappings that ask for something special (a fixed address elsewhere, huge pages, stacks, no access) stay with the system, and
+// so do the MPI library's. A mapping at a fixed address inside the arena that is anonymous and private is made of arena memory.
+// One of a file, or a shared one, cannot be: the pager's mapping would be gone. It is refused, with a warning.
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <type_traits>
 
 #include "arena/arena.h"
+#include "base/log.h"
 #include "base/system_calls.h"
 #include "heap/heap.h"
 #include "pager/pager.h"
@@ -42,7 +44,75 @@ bool wants_plain_memory(const void* address, int protection, int flags) {
          (flags & MAP_ANONYMOUS) != 0 && (flags & ~allowed) == 0;
 }
 
+// Set once the program has changed access rights inside the arena; freed memory must then get its rights back.
+std::atomic<bool> rights_changed{false};
+
+uint64_t whole_pages(uint64_t bytes) { return (bytes + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1); }
+
+bool in_child() { return heap::large_bytes == SIZE_MAX; }
+
+bool touches_arena(void* address, size_t bytes) {
+  return heap::owns(address) || (bytes > 0 && heap::owns(static_cast<char*>(address) + bytes - 1));
+}
+
+void* refuse(const char* what) {
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true, std::memory_order_relaxed)) {
+    base::log_warning(
+        "%s over memory that may be moved to storage is not possible; the program is told that memory is "
+        "exhausted. Raise --large above the size of what it first allocated there",
+        what);
+  }
+  errno = ENOMEM;
+  return MAP_FAILED;
+}
+
+/// Gives memory that is freed or mapped anew its rights back, if the program has changed them. Where rights are how memory is
+/// watched, only what mprotect() has pinned has rights of the program's.
+void give_rights_back(char* address, uint64_t bytes) {
+  if (!rights_changed.load(std::memory_order_relaxed)) {
+    return;
+  }
+  if (pager::engine() != base::EngineChoice::kSigsegv) {
+    (void)system_call(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE);
+    return;
+  }
+  char* const end = address + bytes;
+  while (address < end) {
+    const uint64_t left_of_block = arena::kBlockBytes - reinterpret_cast<uintptr_t>(address) % arena::kBlockBytes;
+    const uint64_t left = static_cast<uint64_t>(end - address);
+    const uint64_t piece = left < left_of_block ? left : left_of_block;
+    if (pager::is_pinned(address)) {
+      (void)system_call(SYS_mprotect, address, piece, PROT_READ | PROT_WRITE);
+    }
+    address += piece;
+  }
+}
+
+/// mmap() at a fixed address inside the arena.
+void* map_over(void* address, size_t bytes, int protection, int flags) {
+  const int plain = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE | MAP_FIXED;
+  if ((flags & MAP_ANONYMOUS) == 0 || (flags & MAP_PRIVATE) == 0 || (flags & ~plain) != 0) {
+    return refuse("mapping a file or shared memory");
+  }
+  if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0 || bytes == 0) {
+    errno = EINVAL;
+    return MAP_FAILED;
+  }
+  give_rights_back(static_cast<char*>(address), whole_pages(bytes));
+  if (!heap::allocate_at(address, whole_pages(bytes))) {
+    return refuse("a mapping at a fixed address");
+  }
+  if (protection != (PROT_READ | PROT_WRITE) && mprotect(address, bytes, protection) != 0) {
+    return MAP_FAILED;
+  }
+  return address;
+}
+
 void* map(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset, const void* caller) {
+  if ((flags & MAP_FIXED) != 0 && touches_arena(address, bytes) && !in_child()) {
+    return map_over(address, bytes, protection, flags);
+  }
   if (__builtin_expect(bytes >= heap::large_bytes, 0) && wants_plain_memory(address, protection, flags) &&
       heap::belongs_in_arena(caller)) {
     if (void* place = heap::allocate(bytes, arena::kPageBytes, true)) {
@@ -52,16 +122,10 @@ void* map(void* address, size_t bytes, int protection, int flags, int descriptor
   return result_of<void*>(system_call(SYS_mmap, address, bytes, protection, flags, descriptor, offset), MAP_FAILED);
 }
 
-// Set once the program has changed access rights inside the arena; freed memory must then get its rights back.
-std::atomic<bool> rights_changed{false};
-
-uint64_t whole_pages(uint64_t bytes) { return (bytes + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1); }
-
-bool in_child() { return heap::large_bytes == SIZE_MAX; }
-
-/// Moves an arena mapping to `bytes` of new memory of the system's or the arena's.
-void* move_mapping(void* old_address, size_t old_bytes, size_t bytes, const void* caller) {
-  void* moved = map(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, caller);
+/// Moves an arena mapping to `bytes` of new memory of the system's or the arena's; at `fixed` if that is not nullptr.
+void* move_mapping(void* old_address, size_t old_bytes, void* fixed, size_t bytes, const void* caller) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (fixed != nullptr ? MAP_FIXED : 0);
+  void* moved = map(fixed, bytes, PROT_READ | PROT_WRITE, flags, -1, 0, caller);
   if (moved != MAP_FAILED) {
     memcpy(moved, old_address, old_bytes < bytes ? old_bytes : bytes);
     if (!in_child()) {
@@ -87,9 +151,7 @@ HEADROOM_EXPORT int munmap(void* address, size_t bytes) {
       return -1;
     }
     if (!in_child()) {
-      if (rights_changed.load(std::memory_order_relaxed)) {
-        (void)system_call(SYS_mprotect, address, whole_pages(bytes), PROT_READ | PROT_WRITE);
-      }
+      give_rights_back(static_cast<char*>(address), whole_pages(bytes));
       heap::release(address, whole_pages(bytes), false);
     }
     return 0;
@@ -103,11 +165,19 @@ HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, 
   void* new_address = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void*) : nullptr;
   va_end(arguments);
   if (!heap::owns(old_address)) {
+    if (new_address != nullptr && touches_arena(new_address, bytes) && !in_child()) {
+      return refuse("moving a mapping");
+    }
     return result_of<void*>(system_call(SYS_mremap, old_address, old_bytes, bytes, flags, new_address), MAP_FAILED);
   }
-  if ((flags & ~MREMAP_MAYMOVE) != 0 || bytes == 0 || old_bytes == 0) {
-    errno = EINVAL;  // a fixed new address would leave the arena
+  const auto distance = static_cast<size_t>(static_cast<char*>(new_address) - static_cast<char*>(old_address));
+  const bool overlap = new_address != nullptr && (distance < old_bytes || -distance < bytes);
+  if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) != 0 || bytes == 0 || old_bytes == 0 || overlap) {
+    errno = EINVAL;  // as the system says; the old mapping cannot stay as an empty one (MREMAP_DONTUNMAP)
     return MAP_FAILED;
+  }
+  if (new_address != nullptr) {
+    return move_mapping(old_address, old_bytes, new_address, bytes, __builtin_return_address(0));
   }
   if (whole_pages(bytes) == whole_pages(old_bytes)) {
     return old_address;
@@ -120,10 +190,14 @@ HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, 
     errno = ENOMEM;
     return MAP_FAILED;
   }
-  return move_mapping(old_address, old_bytes, bytes, __builtin_return_address(0));
+  return move_mapping(old_address, old_bytes, nullptr, bytes, __builtin_return_address(0));
 }
 
 HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
+  if (heap::owns(address) && in_child() && advice == MADV_DONTNEED) {
+    memset(address, 0, whole_pages(bytes));  // the child's mapping is a private one of the parent's file
+    return 0;
+  }
   if (heap::owns(address) && !in_child()) {
     switch (advice) {
       case MADV_DONTNEED:
@@ -142,12 +216,15 @@ HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
 HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) {
   if (heap::owns(address) && !in_child()) {
     rights_changed.store(true, std::memory_order_relaxed);
-    // Access rights of the program's own making and the pager's must not meet: these pages stay resident from now on.
-    if (bytes > pager::largest_hold()) {
-      errno = ENOMEM;
-      return -1;
+    // userfaultfd watches pages whatever their rights. Where rights are how the pager watches them, the program's own must
+    // not meet the pager's: these pages stay resident from now on.
+    if (pager::engine() == base::EngineChoice::kSigsegv) {
+      if (bytes > pager::largest_hold()) {
+        (void)refuse("changing access rights of much memory at once, with the engine sigsegv,");
+        return -1;
+      }
+      pager::pin(address, bytes);
     }
-    pager::pin(address, bytes);
   }
   return result_of(system_call(SYS_mprotect, address, bytes, protection), -1);
 }

@@ -1,9 +1,13 @@
-// Sending and receiving out of and into evictable memory: the buffers are held while the call runs.
+// Sending and receiving out of and into evictable memory: the buffers are held while the call runs. A stream's message that is
+// larger than what may be held goes in several calls; a datagram goes whole, out of a copy.
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <new>
 
+#include "base/system_calls.h"
 #include "heap/held_calls.h"
+#include "trace/counters.h"
 
 namespace {
 
@@ -23,6 +27,7 @@ HEADROOM_REAL(sendmsg);
 HEADROOM_REAL(sendmmsg);
 
 constexpr unsigned kMostMessages = 64;
+constexpr size_t kMostVectors = 1024;
 
 /// Holds the buffers of several messages at once.
 class MessagesHold {
@@ -62,7 +67,150 @@ unsigned holdable_messages(const mmsghdr* messages, unsigned count) {
   return count;
 }
 
+/// The result of a call for several messages of which one was transferred.
+int first_alone(ssize_t result, mmsghdr* messages) {
+  if (result < 0) {
+    return -1;
+  }
+  messages[0].msg_len = static_cast<unsigned>(result);
+  return 1;
+}
+
 unsigned to_hold(unsigned count) { return count < kMostMessages ? count : 0; }  // more than that only if none is ours
+
+/// Memory of the system's own, for the time of a call.
+class PlainMemory {
+ public:
+  explicit PlainMemory(size_t bytes) : bytes_(bytes) {
+    const long result = base::system_call(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    address = base::is_error(result) ? nullptr : reinterpret_cast<void*>(result);
+  }
+  ~PlainMemory() {
+    if (address != nullptr) {
+      (void)base::system_call(SYS_munmap, address, bytes_);
+    }
+  }
+  PlainMemory(const PlainMemory&) = delete;
+  PlainMemory& operator=(const PlainMemory&) = delete;
+  void* address;
+
+ private:
+  size_t bytes_;
+};
+
+bool is_stream(int socket) {
+  int type = 0;
+  socklen_t length = sizeof type;
+  return getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM;
+}
+
+bool may_be_held(const msghdr& message) {
+  return message.msg_iovlen > kMostVectors ||  // the kernel refuses it
+         heap::held_bytes(message.msg_iov, static_cast<int>(message.msg_iovlen)) <= largest_hold();
+}
+
+/// A message's buffers, a part at a time: parts are as large as what may be held.
+class Parts {
+ public:
+  explicit Parts(const msghdr& message) : vectors_(message.msg_iov), count_(message.msg_iovlen) {}
+
+  /// Points `message` at the next part and returns its size; 0 at the end.
+  size_t next(msghdr& message) {
+    size_t bytes = 0;
+    size_t filled = 0;
+    const size_t most = largest_hold();
+    while (index_ < count_ && bytes < most) {
+      const size_t left = vectors_[index_].iov_len - used_;
+      const size_t piece = left < most - bytes ? left : most - bytes;
+      part_[filled++] = {static_cast<char*>(vectors_[index_].iov_base) + used_, piece};
+      bytes += piece;
+      used_ += piece;
+      if (used_ == vectors_[index_].iov_len) {
+        ++index_;
+        used_ = 0;
+      }
+    }
+    message.msg_iov = part_;
+    message.msg_iovlen = filled;
+    return bytes;
+  }
+
+ private:
+  const iovec* vectors_;
+  size_t count_;
+  size_t index_ = 0;
+  size_t used_ = 0;
+  iovec part_[kMostVectors];
+};
+
+ssize_t receive_parts(int socket, msghdr* message, int flags) {
+  const bool all = (flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL && is_stream(socket);
+  Parts parts(*message);
+  msghdr part = *message;
+  ssize_t done = 0;
+  while (const size_t bytes = parts.next(part)) {
+    const VectorHold held(part.msg_iov, part.msg_iovlen, true);
+    const ssize_t result = real_recvmsg.get()(socket, &part, flags);
+    if (result < 0) {
+      return done > 0 ? done : result;
+    }
+    if (done == 0) {
+      message->msg_namelen = part.msg_namelen;
+      message->msg_controllen = part.msg_controllen;
+      message->msg_flags = part.msg_flags;
+      part.msg_control = nullptr;
+      part.msg_controllen = 0;
+    }
+    done += result;
+    if (!all || static_cast<size_t>(result) < bytes) {
+      break;
+    }
+  }
+  return done;
+}
+
+ssize_t send_parts(int socket, const msghdr* message, int flags) {
+  Parts parts(*message);
+  msghdr part = *message;
+  ssize_t done = 0;
+  while (const size_t bytes = parts.next(part)) {
+    const VectorHold held(part.msg_iov, part.msg_iovlen, false);
+    const ssize_t result = real_sendmsg.get()(socket, &part, flags);
+    if (result < 0) {
+      return done > 0 ? done : result;
+    }
+    part.msg_control = nullptr;  // goes with the first part
+    part.msg_controllen = 0;
+    done += result;
+    if (static_cast<size_t>(result) < bytes) {
+      break;
+    }
+  }
+  return done;
+}
+
+ssize_t send_copy(int socket, const msghdr* message, int flags) {
+  size_t bytes = 0;
+  for (size_t index = 0; index < message->msg_iovlen; ++index) {
+    bytes += message->msg_iov[index].iov_len;
+  }
+  const PlainMemory copy(bytes);
+  if (copy.address == nullptr) {
+    errno = ENOBUFS;
+    return -1;
+  }
+  char* at = static_cast<char*>(copy.address);
+  for (size_t index = 0; index < message->msg_iovlen; ++index) {
+    memcpy(at, message->msg_iov[index].iov_base, message->msg_iov[index].iov_len);
+    at += message->msg_iov[index].iov_len;
+  }
+  trace::count(trace::Counter::kBouncedBytes, bytes);
+  iovec whole = {copy.address, bytes};
+  msghdr copied = *message;
+  copied.msg_iov = &whole;
+  copied.msg_iovlen = 1;
+  return real_sendmsg.get()(socket, &copied, flags);
+}
 
 }  // namespace
 
@@ -87,6 +235,9 @@ HEADROOM_EXPORT ssize_t recvfrom(int socket, void* buffer, size_t bytes, int fla
   return real_recvfrom.get()(socket, buffer, vector.iov_len, flags, from, length);
 }
 HEADROOM_EXPORT ssize_t recvmsg(int socket, msghdr* message, int flags) {
+  if (!may_be_held(*message)) {
+    return receive_parts(socket, message, flags);
+  }
   const VectorHold held(message->msg_iov, message->msg_iovlen, true);
   return real_recvmsg.get()(socket, message, flags);
 }
@@ -97,24 +248,37 @@ HEADROOM_EXPORT ssize_t send(int socket, const void* buffer, size_t bytes, int f
   return in_pieces(buffer, bytes, false,
                    [=](char* at, size_t piece, size_t) { return real_send.get()(socket, at, piece, flags); });
 }
+HEADROOM_EXPORT ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  if (!may_be_held(*message)) {
+    return is_stream(socket) ? send_parts(socket, message, flags) : send_copy(socket, message, flags);
+  }
+  const VectorHold held(message->msg_iov, message->msg_iovlen, false);
+  return real_sendmsg.get()(socket, message, flags);
+}
 HEADROOM_EXPORT ssize_t sendto(int socket, const void* buffer, size_t bytes, int flags, const sockaddr* to, socklen_t length) {
   if (!is_ours(buffer, bytes)) {
     return real_sendto.get()(socket, buffer, bytes, flags, to, length);
   }
-  const iovec vector = {const_cast<void*>(buffer), bytes};
-  const VectorHold held(&vector, 1, false);
-  return real_sendto.get()(socket, buffer, bytes, flags, to, length);
-}
-HEADROOM_EXPORT ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-  const VectorHold held(message->msg_iov, message->msg_iovlen, false);
-  return real_sendmsg.get()(socket, message, flags);
+  iovec vector = {const_cast<void*>(buffer), bytes};
+  msghdr message = {};
+  message.msg_name = const_cast<sockaddr*>(to);
+  message.msg_namelen = to != nullptr ? length : 0;
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  return sendmsg(socket, &message, flags);
 }
 HEADROOM_EXPORT int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
+  if (count > 0 && !may_be_held(messages[0].msg_hdr)) {
+    return first_alone(recvmsg(socket, &messages[0].msg_hdr, flags), messages);
+  }
   const unsigned many = holdable_messages(messages, count);
   const MessagesHold held(messages, to_hold(many), true);
   return real_recvmmsg.get()(socket, messages, many, flags, timeout);
 }
 HEADROOM_EXPORT int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags) {
+  if (count > 0 && !may_be_held(messages[0].msg_hdr)) {
+    return first_alone(sendmsg(socket, &messages[0].msg_hdr, flags), messages);
+  }
   const unsigned many = holdable_messages(messages, count);
   const MessagesHold held(messages, to_hold(many), false);
   return real_sendmmsg.get()(socket, messages, many, flags);

@@ -23,6 +23,8 @@
 namespace headroom::node {
 namespace {
 
+constexpr uint64_t kPatienceNs = 5'000'000'000;  // launchers end a failed job within milliseconds, or never
+
 using base::log_warning;
 using base::Status;
 using base::system_call;
@@ -310,12 +312,7 @@ Status join_session(Session& session) {
   add_cores(*session.ledger);
   session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
   choose_watched(session);
-  for (int index = 0; index < kMaxMembers; ++index) {  // whoever watched our successor should now watch us
-    if (index != session.index &&
-        session.ledger->members[index].state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive)) {
-      ring(session, index);
-    }
-  }
+  ring_everybody(session);  // whoever watched our successor should now watch us
   return Status::kOk;
 }
 
@@ -335,6 +332,15 @@ void ring(const Session& session, int index) {
   const char byte = 1;
   (void)system_call(SYS_sendto, session.doorbell_descriptor, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL, &address.socket,
                     address.length);
+}
+
+void ring_everybody(const Session& session) {
+  for (int index = 0; index < kMaxMembers; ++index) {
+    if (index != session.index &&
+        session.ledger->members[index].state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive)) {
+      ring(session, index);
+    }
+  }
 }
 
 void answer_doorbell(Session& session) {
@@ -407,6 +413,21 @@ void watched_ended(Session& session) {
   session.watched_descriptor = -1;
   session.watched_index = -1;
   choose_watched(session);
+}
+
+void announce_failure(const Session& session) {
+  if (session.ledger == nullptr || session.self == nullptr) {
+    return;
+  }
+  uint64_t none = 0;
+  if (session.ledger->failed_at_ns.compare_exchange_strong(none, base::monotonic_ns(), std::memory_order_acq_rel)) {
+    ring_everybody(session);
+  }
+}
+
+bool outlived_failure(const Session& session) {
+  const uint64_t failed = session.ledger->failed_at_ns.load(std::memory_order_acquire);
+  return failed != 0 && base::monotonic_ns() - failed > kPatienceNs;
 }
 
 bool leave_session(Session& session) {

@@ -39,6 +39,9 @@ void serve_newcomer(Session& session);
 /// Rings member `index`'s doorbell. Safe in signal handlers; never blocks.
 void ring(const Session& session, int index);
 
+/// Rings the doorbells of all other members.
+void ring_everybody(const Session& session);
+
 /// Empties our own doorbell. Called by the pager thread when the doorbell's descriptor is readable.
 void answer_doorbell(Session& session);
 
@@ -47,6 +50,13 @@ void choose_watched(Session& session);
 
 /// Called when the watched pidfd is readable: tells an orderly end from a death, gives a dead member's claims back.
 void watched_ended(Session& session);
+
+/// This process is about to end with an error of Headroom's: the others of the node cannot finish their job without it. Safe
+/// anywhere; allocates nothing.
+void announce_failure(const Session& session);
+
+/// Whether a member announced a failure so long ago that the launcher should have ended us by now.
+bool outlived_failure(const Session& session);
 
 /// Leaves in order. The memory still exists until the process ends, so whoever watches us gives it back then. Returns true to
 /// the last member that leaves.

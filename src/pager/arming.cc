@@ -15,10 +15,28 @@ namespace {
 
 using namespace arena;
 
-void cover_views(uint64_t from, uint64_t to) {
+/// Whether the access rights of this block's view are the program's affair: where rights are how memory is watched, mprotect()
+/// has pinned it.
+bool keeps_its_rights(uint64_t block) {
+  return state.engine->kind() == base::EngineChoice::kSigsegv &&
+         (word_of(block).load(std::memory_order_acquire) & kPinned) != 0;
+}
+
+void cover_view(uint64_t from, uint64_t to) {
   if (from < to && state.engine->cover({state.partition->base + from, to - from}) != base::Status::kOk) {
     base::die("the fault engine cannot watch this process's memory; try another --engine");
   }
+}
+
+void cover_views(uint64_t from, uint64_t to) {
+  uint64_t begin = from;
+  for (uint64_t at = from; at < to; at += kBlockBytes) {
+    if (keeps_its_rights(block_of(at))) {
+      cover_view(begin, at);
+      begin = at + kBlockBytes;
+    }
+  }
+  cover_view(begin, to);
 }
 
 void list_resident(uint64_t first, uint64_t count) {
@@ -34,9 +52,12 @@ void list_resident(uint64_t first, uint64_t count) {
     list_append(block);
   }
   for (uint64_t block = first; block < first + count;) {
-    uint64_t run = first + count - block;
+    uint64_t run = 1;
+    while (!keeps_its_rights(block) && block + run < first + count && !keeps_its_rights(block + run)) {
+      ++run;
+    }
     const View view = view_of_run(*state.partition, block, run);
-    if (!state.engine->serves_kernel()) {
+    if (!state.engine->serves_kernel() && !(run == 1 && keeps_its_rights(block))) {
       state.engine->map(view, true);  // sigsegv: give access back; user mode: no page may be left to a kernel access
     }
     block += run;

@@ -71,11 +71,33 @@ bool was_write(const ucontext_t& context) {
 
 }  // namespace
 
+namespace {
+
+/// Whether the block is here and its rights are the program's own affair, so that the fault is too. It may also be a fault from
+/// before it was pinned, so the access is repeated once.
+bool is_programs_own_fault(uintptr_t address, uint64_t block, bool& repeat) {
+  static thread_local uintptr_t repeated __attribute__((tls_model("initial-exec"))) = 0;
+  const uint64_t here = arena::kPinned | arena::kMapped | arena::kWritable;
+  const uint64_t word = partition().blocks[block].load(std::memory_order_acquire);
+  if ((word & here) != here || arena::state_of(word) != arena::kResident) {
+    return false;
+  }
+  repeat = repeated != address;
+  repeated = repeat ? address : 0;
+  return true;
+}
+
+}  // namespace
+
 bool serve_signal_fault(const siginfo_t& info, const void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info.si_addr);
   uint64_t offset = 0;
   if (info.si_code <= 0 || !arena::find_offset(partition(), address, offset) || !is_running()) {
     return false;
+  }
+  bool repeat = false;
+  if (is_armed() && is_programs_own_fault(address, arena::block_of(offset), repeat)) {
+    return repeat;
   }
   const int saved_errno = errno;
   Request request = {};

@@ -393,12 +393,10 @@ void discard(uint64_t first, uint64_t count) {
       continue;
     }
     wait_until_may_write(block);
-    uint64_t seen = before;
-    uint64_t after = 0;
-    do {  // a pin ends with the content
-      const uint64_t unpinned = (seen & kPinned) != 0 ? seen - kHold - kWriteHold : seen;
-      after = unpinned & (kHoldMask | kWriteHoldMask);
-    } while (!word.compare_exchange_weak(seen, after, std::memory_order_acq_rel));
+    unpin(block);
+    uint64_t seen = word.load(std::memory_order_relaxed);
+    while (!word.compare_exchange_weak(seen, seen & (kHoldMask | kWriteHoldMask), std::memory_order_acq_rel)) {
+    }
     trace::count(Counter::kBlocksDiscarded);
     if (state_of(before) == kResident) {
       list_remove(block);

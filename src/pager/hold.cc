@@ -13,6 +13,8 @@ namespace {
 
 using namespace arena;
 
+std::atomic<uint64_t> pinned_bytes{0};
+
 struct BlockRange {
   uint64_t first;
   uint64_t count;
@@ -91,10 +93,41 @@ void hold(const void* address, uint64_t bytes, bool write) {
   for_each_range(address, bytes, [=](BlockRange range, uintptr_t at, uint64_t used) { hold_blocks(range, write, at, used); });
 }
 
+bool try_pin(const void* address, uint64_t bytes) {
+  const node::Ledger& ledger = *session().ledger;
+  const uint64_t alive = ledger.alive.load(std::memory_order_relaxed);
+  const uint64_t half_share = static_cast<uint64_t>(ledger.budget) / (2 * (alive > 0 ? alive : 1));
+  uint64_t fresh = 0;
+  for_each_range(address, bytes, [&](BlockRange range, uintptr_t, uint64_t) {
+    for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+      fresh += (word_of(block).load(std::memory_order_relaxed) & kPinned) == 0 ? kBlockBytes : 0;
+    }
+  });
+  if (fresh > 0 && pinned_bytes.load(std::memory_order_relaxed) + fresh > half_share) {
+    return false;
+  }
+  pin(address, bytes);
+  return true;
+}
+
+bool is_pinned(const void* address) {
+  uint64_t offset = 0;
+  return find_offset(partition(), reinterpret_cast<uintptr_t>(address), offset) &&
+         (word_of(block_of(offset)).load(std::memory_order_acquire) & kPinned) != 0;
+}
+
+void unpin(uint64_t block) {
+  if ((word_of(block).load(std::memory_order_relaxed) & kPinned) != 0) {
+    word_of(block).fetch_sub(kPinned + kHold + kWriteHold, std::memory_order_acq_rel);
+    pinned_bytes.fetch_sub(kBlockBytes, std::memory_order_relaxed);
+  }
+}
+
 void pin(const void* address, uint64_t bytes) {
   for_each_range(address, bytes, [](BlockRange range, uintptr_t, uint64_t) {
     for (uint64_t block = range.first; block < range.first + range.count; ++block) {
       if ((word_of(block).fetch_or(kPinned, std::memory_order_acq_rel) & kPinned) == 0) {
+        pinned_bytes.fetch_add(kBlockBytes, std::memory_order_relaxed);
         const View view = view_of_block(partition(), block);
         hold_blocks({block, 1}, true, view.address, view.bytes);
       }

@@ -110,6 +110,10 @@ void discard(uint64_t block, uint64_t count);
 /// by the program's threads; excludes arming meanwhile.
 bool populate_while_unarmed(uintptr_t address, uint64_t bytes);
 
+// hold.cc
+/// Ends pin()'s hold on a block whose content is given up.
+void unpin(uint64_t block);
+
 // arming.cc
 void arm();
 void cover_new_memory();
