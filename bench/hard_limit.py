@@ -1,12 +1,13 @@
 """A hard memory limit for a command: a memory cgroup, version 1 or 2, with or without swap. Needs root.
 
 `HardLimit(512 << 20, swap=False)` is a context manager; `.wrap(command)` gives the command that runs inside, `.peak()` and
-`.swapped()` what the kernel counted.
+`.swapped()` what the kernel counted, `.most_page_cache` and `.most_swapped` the most that was seen at one time.
 """
 
 import contextlib
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -27,6 +28,8 @@ class HardLimit:
     def __init__(self, limit: int, swap: bool):
         self.limit = limit
         self.swap = swap
+        self.most_page_cache = 0
+        self.most_swapped = 0
         self.version1 = (V1 / "memory.limit_in_bytes").exists()
         self.folder = (V1 if self.version1 else V2) / f"headroom-{os.getpid()}-{time.monotonic_ns()}"
 
@@ -39,7 +42,16 @@ class HardLimit:
         except OSError:
             self.folder.rmdir()
             raise
+        self._stop = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
         return self
+
+    def _sample(self) -> None:
+        while not self._stop.wait(0.05):
+            with contextlib.suppress(OSError):
+                self.most_page_cache = max(self.most_page_cache, self.page_cache())
+                self.most_swapped = max(self.most_swapped, self.swapped())
 
     def _set_limits(self) -> None:
         if self.version1:
@@ -80,6 +92,8 @@ class HardLimit:
         return int(dict(line.split() for line in text.splitlines()).get("oom_kill", "0"))
 
     def __exit__(self, *_):
+        self._stop.set()
+        self._sampler.join()
         for _ in range(100):
             try:
                 self.folder.rmdir()

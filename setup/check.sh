@@ -19,7 +19,7 @@ for preset in release sanitize; do
   cmake --preset $preset >/dev/null
   cmake --build --preset $preset --target unit_tests | tail -n 1
   # Under the address sanitizer malloc is its own and fork is watched; the tests with children run without.
-  ctest --test-dir build/$preset --output-on-failure -j 1 | tail -n 8
+  ctest --test-dir build/$preset --output-on-failure -j 1 --output-junit unit_tests.xml | tail -n 8
 done
 
 echo "tests of the command, with MPI"

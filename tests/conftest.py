@@ -1,17 +1,15 @@
 """What all tests share: the MPI libraries, compiled programs, running under Headroom, and the list of allowed skips.
 
-A test that cannot run on this machine skips with a reason. The set of skipped tests must be one that tests/skips.toml allows
-for a stated condition; anything else fails the session.
+A test that cannot run on this machine skips with a reason. The tests that are skipped must be just those that tests/skips.toml
+lists for what this machine lacks; anything else fails the session (conditions.py).
 """
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 HEADROOM = BUILD / "venv/bin/headroom"
 sys.path.insert(0, str(ROOT / "bench"))
+
+from conditions import may_be_skipped, need  # noqa: E402
+from kernel_watch import KernelWatch  # noqa: E402
 
 ENGINES = ["userfaultfd", "userfaultfd-user", "sigsegv"]
 # As root Open MPI wants to be asked twice.
@@ -70,11 +71,12 @@ def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | N
 class Run:
     """A finished run under Headroom."""
 
-    def __init__(self, status: int, output: str, errors: str, report: dict):
-        self.status = status
-        self.output = output
-        self.errors = errors
+    def __init__(self, done: subprocess.CompletedProcess, report: dict, kernel: KernelWatch):
+        self.status = done.returncode
+        self.output = done.stdout
+        self.errors = done.stderr
         self.report = report
+        self.kernel = kernel
 
     def total(self, counter: str) -> int:
         return self.report["total"][counter]
@@ -87,11 +89,14 @@ class Run:
         return {rank["engine"] for rank in self.report["ranks"] if rank["rank"] >= 0 or len(self.report["ranks"]) == 1}
 
     def assert_paged(self, footprint: int, budget: int) -> None:
-        """Memory was really short: at least what does not fit was written and read, within the budget."""
+        """Memory was really short: at least what does not fit was written and read, by the store's count and by the kernel's,
+        past swap and page cache, within the budget."""
         assert self.short_of_memory
+        assert {rank["store_direct"] for rank in self.report["ranks"]} == {True}
         assert self.total("bytes_written") >= footprint - budget, self.report["total"]
         assert self.total("bytes_read") >= footprint - budget, self.report["total"]
         assert self.report["peak_resident_bytes"] <= budget
+        self.kernel.assert_moved(footprint - budget)
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -112,9 +117,10 @@ def headroom_run(
     options = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words = [str(w) for w in [*before, HEADROOM, "run", *options, "--json", report, "--", *command]]
     # A launcher reads options of ours that look like its own only if nothing separates them; -n comes before.
-    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=env or environment(), check=False)
+    with KernelWatch() as kernel:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=env or environment(), check=False)
     figures = json.loads(report.read_text()) if report.exists() else {}
-    return Run(done.returncode, done.stdout, done.stderr, figures)
+    return Run(done, figures, kernel)
 
 
 @pytest.fixture(params=WHEELS, ids=lambda mpi: mpi.name)
@@ -124,29 +130,9 @@ def mpi(request) -> Mpi:
 
 @pytest.fixture(params=ENGINES)
 def engine(request) -> str:
+    if request.param != "sigsegv":
+        need(f"the engine {request.param}")
     return request.param
-
-
-def need_root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-
-
-def need_program(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        pytest.skip(f"{name} is not installed")
-    return path
-
-
-def need_hard_limit():
-    import hard_limit
-
-    need_root()
-    why = hard_limit.available()
-    if why is not None:
-        pytest.skip(f"no hard memory limit: {why}")
-    return hard_limit
 
 
 @pytest.fixture(autouse=True)
@@ -166,26 +152,29 @@ def leftovers() -> list[str]:
     found = [str(path) for path in Path("/var/tmp").glob(".headroom-*")]
     sockets = Path("/proc/net/unix").read_text()
     found += [line for line in sockets.splitlines() if "@headroom-" in line]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            loaded = (process / "maps").read_text()
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # another user's, or it has ended
+        if "libheadroom.so" in loaded or words[0].endswith(b"headroom-supervise"):
+            found.append(f"process {process.name}: {b' '.join(words).decode()}")
     return found
 
 
-# --- skips must be ones we know ----------------------------------------------------------------------------------------
+# --- skips must be those that are listed -------------------------------------------------------------------------------
 
-_skipped: list[tuple[str, str]] = []
+_outcomes: dict[str, str] = {}
 
 
 def pytest_runtest_logreport(report):
-    if report.skipped:
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        _skipped.append((report.nodeid, reason.removeprefix("Skipped: ")))
+    if report.skipped or report.when == "call":
+        _outcomes[report.nodeid] = "skipped" if report.skipped else "run"
 
 
 def pytest_sessionfinish(session, exitstatus):
-    allowed = tomllib.loads((ROOT / "tests/skips.toml").read_text())["skip"]
-    unknown = []
-    for node, reason in _skipped:
-        if not any(re.search(entry["test"], node) and re.search(entry["reason"], reason) for entry in allowed):
-            unknown.append(f"{node}: {reason}")
-    if unknown:
-        print("\nskipped, but not in tests/skips.toml:\n  " + "\n  ".join(unknown))
+    wrong = [f"{test} was {outcome}" for test, outcome in _outcomes.items() if (outcome == "skipped") != may_be_skipped(test)]
+    if wrong:
+        print("\nnot as tests/skips.toml says:\n  " + "\n  ".join(wrong))
         session.exitstatus = 1

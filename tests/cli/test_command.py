@@ -1,12 +1,12 @@
 """The command line: help, defaults, the report, `headroom doctor`, and the wheel in a clean environment."""
 
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 
 
@@ -33,8 +33,7 @@ def test_doctor_says_what_there_is():
 
 
 def test_doctor_tells_an_ordinary_user_what_to_do():
-    if os.geteuid() != 0:
-        return
+    need("root")
     done = plain_run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", HEADROOM, "doctor"])
     assert "page faults" in done.stdout
     if "accesses of the program only" in done.stdout:
@@ -53,12 +52,9 @@ def test_defaults(tmp_path):
 
 
 def test_memory_default_follows_the_cgroup(tmp_path):
-    if os.geteuid() != 0:
-        return
+    need("a hard memory limit")
     import hard_limit
 
-    if hard_limit.available() is not None:
-        return
     with hard_limit.HardLimit(512 << 20, swap=False) as limit:
         run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, before=limit.wrap([]))
     assert 256 << 20 < run.report["budget_bytes"] < 0.81 * (512 << 20)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, environment, headroom_run, plain_run
+from conditions import need
+from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, headroom_run, plain_run
 
 MIB = 1 << 20
 
@@ -51,7 +52,7 @@ def test_out_of_core(mpi, engine, tmp_path):
     assert "wrong 0" in under.output
     under.assert_paged(footprint, budget)
     assert under.engines() == {engine}
-    assert under.total("blocks_twice_out") >= (footprint - budget) // (256 << 10)
+    assert under.total("blocks_twice_out") >= footprint // (256 << 10)  # every block
     assert "turns" in {change["mode"] for change in under.report["modes"]}
 
 
@@ -130,11 +131,13 @@ def test_static_data_can_stay(tmp_path):
     assert under.total("static_bytes") == 0
 
 
-def test_small_shared_memory_file_system(tmp_path):
-    """The arena does not depend on /dev/shm: with one too small for it, it works all the same."""
-    mpi = WHEELS[1]
+def test_small_shared_memory_file_system(mpi, tmp_path):
+    """With /dev/shm of 64 MiB: the arena does not lie there, and what the MPI library puts there still fits."""
+    need("root")
     program = compile_program(mpi, "out_of_core.c")
-    env = environment() | {"OMPI_MCA_btl_sm_backing_directory": "/var/tmp"}
-    under = headroom_run([program, 48, 1], tmp_path, before=mpi.command(2), memory="64M", env=env)
+    small = 'mount -t tmpfs -o size=64M none /dev/shm && df -m --output=size /dev/shm | tail -1 && exec "$@"'
+    before = ["unshare", "-m", "--propagation", "private", "sh", "-c", small, "sh", *mpi.command(4)]
+    under = headroom_run([program, 48, 1], tmp_path, before=before, memory="96M")
     assert under.status == 0, under.errors
-    under.assert_paged(2 * 2 * 48 * MIB, 64 * MIB)
+    assert under.output.split()[:3] == ["64", "wrong", "0"]
+    under.assert_paged(4 * 2 * 48 * MIB, 96 * MIB)

@@ -1,7 +1,9 @@
 /* Hands evictable memory to the kernel in many ways: read, write, pread, readv, direct I/O, fread, fwrite, static arrays whose
-   ends lie outside the arena, datagrams one and several at a time, setvbuf, sigaltstack, a thread stack, madvise, mremap,
-   mprotect. Prints "ok" or what went wrong. usage: system_calls MIB */
+   ends lie outside the arena, datagrams one and several at a time, messages larger than memory on a stream, asynchronous
+   input and output, setvbuf, sigaltstack, a thread stack, madvise, mremap, mprotect. Prints "ok" or what went wrong. usage:
+   system_calls MIB */
 #define _GNU_SOURCE
+#include <aio.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -144,6 +146,88 @@ static void many_datagrams(void) {
   close(ends[1]);
 }
 
+struct stream_end {
+  int socket;
+  unsigned char* buffer;
+  size_t count;
+};
+
+static void* receive_whole(void* argument) {
+  struct stream_end* end = argument;
+  const size_t third = end->count / 3;
+  struct iovec parts[2] = {{end->buffer, third}, {end->buffer + third, end->count - third}};
+  struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+  CHECK(recvmsg(end->socket, &message, MSG_WAITALL) == (ssize_t)end->count);
+  return NULL;
+}
+
+/* One sendmsg and one recvmsg of as much as everything that may be resident; and a datagram of more than may be held. */
+static void large_messages(void) {
+  const size_t count = bytes / 2;
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  unsigned char *out = malloc(count), *in = malloc(count);
+  fill(out, count, 11);
+  memset(in, 0, count);
+  press();
+  struct stream_end end = {ends[0], in, count};
+  pthread_t receiver;
+  CHECK(pthread_create(&receiver, NULL, receive_whole, &end) == 0);
+  struct iovec parts[2] = {{out, count / 2}, {out + count / 2, count - count / 2}};
+  struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+  CHECK(sendmsg(ends[1], &message, 0) == (ssize_t)count);
+  CHECK(pthread_join(receiver, NULL) == 0 && same(in, count, 11));
+  struct mmsghdr first = {.msg_hdr = {.msg_iov = parts, .msg_iovlen = 2}}; /* nobody reads now: as much as there is room for */
+  CHECK(sendmmsg(ends[1], &first, 1, MSG_DONTWAIT) == 1 && first.msg_len > 0 && first.msg_len < count);
+  close(ends[0]);
+  close(ends[1]);
+  CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+  CHECK(sendto(ends[1], out, count, 0, NULL, 0) == -1 && errno == EMSGSIZE); /* whole or not at all */
+  free(in);
+  free(out);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+/* The calls return at once; the buffers must stay where they are until the disk is done with them. */
+static void asynchronous(const char* path) {
+  const size_t count = 1 << 20;
+  unsigned char* buffer = aligned_alloc(4096, 2 * count);
+  int file = open(path, O_CREAT | O_RDWR | O_TRUNC | O_DIRECT, 0600);
+  file = file >= 0 ? file : open(path, O_CREAT | O_RDWR | O_TRUNC, 0600);
+  fill(buffer, count, 12);
+  for (int round = 0; round < 4; ++round) {
+    press();
+    struct aiocb out = {.aio_fildes = file, .aio_buf = buffer, .aio_nbytes = count};
+    struct aiocb in = {.aio_fildes = file, .aio_buf = buffer + count, .aio_nbytes = count, .aio_lio_opcode = LIO_READ};
+    const struct aiocb* wait = &out;
+    CHECK(aio_write(&out) == 0);
+    press();
+    CHECK(aio_suspend(&wait, 1, NULL) == 0 && aio_error(&out) == 0 && aio_return(&out) == (ssize_t)count);
+    memset(buffer + count, 0, count);
+    press();
+    struct aiocb* list = &in;
+    CHECK((round % 2 == 0 ? aio_read(&in) : lio_listio(LIO_NOWAIT, &list, 1, NULL)) == 0);
+    press();
+    wait = &in;
+    CHECK(aio_suspend(&wait, 1, NULL) == 0 && aio_return(&in) == (ssize_t)count);
+    press();
+    CHECK(same(buffer + count, count, 12));
+  }
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  struct iovec vector = {buffer, 16384};
+  CHECK(vmsplice(ends[1], &vector, 1, 0) == 16384);
+  press();
+  unsigned char taken[16384];
+  CHECK(read(ends[0], taken, sizeof taken) == sizeof taken && same(taken, sizeof taken, 12));
+  close(ends[0]);
+  close(ends[1]);
+  close(file);
+  unlink(path);
+  free(buffer);
+}
+
 static void* late_sender(void* socket) {
   static unsigned char datagram[50000];
   usleep(200000);
@@ -262,6 +346,8 @@ int main(int argc, char** argv) {
   CHECK(sigprocmask(SIG_SETMASK, &none, NULL) == 0);
   static_arrays(path);
   many_datagrams();
+  large_messages();
+  asynchronous(path);
   datagrams();
   stacks();
   blocked_signals();

@@ -1,0 +1,81 @@
+"""What a test may need of the machine. tests/skips.toml lists which tests may be skipped for the lack of which; a session fails
+if the tests that were skipped are not just those (tests/conftest.py)."""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+HEADROOM = Path(__file__).resolve().parent.parent / "build/venv/bin/headroom"
+SCALAPACK = Path(f"/usr/lib/{os.uname().machine}-linux-gnu/scalapack")
+
+
+def no_root() -> str | None:
+    return None if os.geteuid() == 0 else "needs root"
+
+
+def no_hard_limit() -> str | None:
+    import hard_limit
+
+    return no_root() or hard_limit.available()
+
+
+def no_restricted_userfaultfd() -> str | None:
+    everybody = Path("/proc/sys/vm/unprivileged_userfaultfd").read_text().strip() == "1"
+    device = Path("/dev/userfaultfd")
+    everybody = everybody or (device.exists() and device.stat().st_mode & 0o006 == 0o006)
+    return no_root() or ("this machine lets everybody use userfaultfd" if everybody else None)
+
+
+def cannot_use(option: str, value: str):
+    """Whether an engine or store that is asked for by name is refused, and how."""
+
+    def why() -> str | None:
+        command = [HEADROOM, "run", "--memory", "64M", option, value, "--", sys.executable, "-c", "bytearray(8 << 20)"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return None if done.returncode == 0 else f"{option} {value} is refused here"
+
+    return why
+
+
+def missing(*names: str):
+    return lambda: None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed"
+
+
+LACKS = {
+    "root": no_root,
+    "a hard memory limit": no_hard_limit,
+    "userfaultfd that is refused to some": no_restricted_userfaultfd,
+    "io_uring": cannot_use("--store", "io_uring"),
+    "the engine userfaultfd": cannot_use("--engine", "userfaultfd"),
+    "the engine userfaultfd-user": cannot_use("--engine", "userfaultfd-user"),
+    "LAMMPS": missing("lmp"),
+    "HPCC": missing("hpcc"),
+    "PT-Scotch": missing("dgord"),
+    "ScaLAPACK": lambda: None if SCALAPACK.exists() else "scalapack-mpi-test is not installed",
+}
+
+
+@functools.cache
+def lack(need: str) -> str | None:
+    """Why the machine does not have it, or None."""
+    return LACKS[need]()
+
+
+def need(*needs: str) -> None:
+    """Skips the calling test if the machine lacks one of these."""
+    for name in needs:
+        if lack(name) is not None:
+            pytest.skip(f"{name}: {lack(name)}")
+
+
+def may_be_skipped(test: str) -> bool:
+    """Whether tests/skips.toml lists this test for something that this machine lacks."""
+    entries = tomllib.loads((Path(__file__).parent / "skips.toml").read_text())["skip"]
+    return any(re.search(entry["test"], test) and lack(entry["needs"]) is not None for entry in entries)
