@@ -336,7 +336,9 @@ void free_range(uint64_t offset, uint64_t bytes, bool keep) {
     const uint64_t old_end = old.first + old.pages;
     const uint64_t cut_end = end < old_end ? end : old_end;
     // What stays in use becomes extents of its own; a block that a cut divides then has one user more.
-    const struct { uint64_t first, end; } rests[] = {{old.first, page}, {cut_end, old_end}};
+    const struct {
+      uint64_t first, end;
+    } rests[] = {{old.first, page}, {cut_end, old_end}};
     for (const auto& rest : rests) {
       if (rest.first < rest.end) {
         const uint32_t part = new_entry();

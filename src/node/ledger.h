@@ -89,7 +89,7 @@ struct Ledger {
   std::atomic<uint32_t> held_slots;
   std::atomic<uint32_t> alive;
   std::atomic<uint64_t> failed_at_ns;  // when a member ended with an error of Headroom's; 0 = none did
-  std::atomic<uint32_t> singletons;  // processes that are "rank 0 of 1" although a launcher started several
+  std::atomic<uint32_t> singletons;    // processes that are "rank 0 of 1" although a launcher started several
   std::atomic<uint32_t> mode_changes;
   ModeChange modes[kMaxModeChanges];
   Member members[kMaxMembers];

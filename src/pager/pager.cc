@@ -81,6 +81,9 @@ void serve_request(Request& request) {
     case RequestKind::kArm:
       become_armed();
       break;
+    case RequestKind::kCheck:
+      finish(request, check_invariants() ? Status::kOk : Status::kUnavailable);
+      return;
     default:
       break;
   }

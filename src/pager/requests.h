@@ -22,6 +22,7 @@ enum class RequestKind : uint32_t {
   kArm,       // become armed
   kFork,      // protect memory, a fork follows
   kComplete,  // give forked children all that is theirs: this process ends
+  kCheck,     // kOk if the invariants hold; for tests
 };
 
 struct Request {

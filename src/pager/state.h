@@ -130,7 +130,8 @@ void start_transfer(bool write, uint64_t first, uint64_t count);
 /// Collects finished transfers and acts on them; true if there were any.
 bool collect_transfers();
 
-/// True if P1 to P4 hold for every block; for tests and debugging.
+// invariants.cc
+/// True if P1, P3 and P4 hold for every block, and the list is whole; else it says what is wrong. (P2 is a holder's affair.)
 bool check_invariants();
 
 }  // namespace headroom::pager

@@ -1,4 +1,4 @@
-// Sets the settings of a test's process, as `headroom run` would.
+// Sets the settings of a test's process, as `headroom run` would, and looks at the pager from within.
 #pragma once
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/settings.h"
+#include "pager/requests.h"
 
 namespace headroom::test {
 
@@ -17,6 +18,14 @@ inline void set_environment(const char* memory, const char* engine, const char* 
   setenv("HEADROOM_STORE", store, 1);
   setenv("HEADROOM_JOB", ("unit-" + std::to_string(getpid())).c_str(), 1);
   base::load_settings();
+}
+
+/// Whether the pager's invariants hold now.
+inline bool invariants_hold() {
+  pager::Request request = {};
+  request.kind = pager::RequestKind::kCheck;
+  pager::perform(request);
+  return request.status == base::Status::kOk;
 }
 
 }  // namespace headroom::test

@@ -84,11 +84,13 @@ TEST(Extents, RandomWalkInMemory) {
 TEST(Extents, RandomWalkShortOfMemory) {
   random_walk("16M", "auto", 600);
   EXPECT_TRUE(pager::is_armed());
+  EXPECT_TRUE(test::invariants_hold());
 }
 
 TEST(Extents, RandomWalkShortOfMemoryWithSignals) {
   random_walk("16M", "sigsegv", 300);
   EXPECT_TRUE(pager::is_armed());
+  EXPECT_TRUE(test::invariants_hold());
 }
 
 TEST(Extents, MiddleOfAnAllocationCanBeFreed) {
@@ -100,6 +102,33 @@ TEST(Extents, MiddleOfAnAllocationCanBeFreed) {
   EXPECT_EQ(at[(2 << 20) - 1], 7);
   EXPECT_EQ(at[6 << 20], 7);
   EXPECT_EQ(pager::session().self->reserved_bytes.load(), 4 << 20);
+}
+
+/// A mapping at a fixed place over memory of which a part is in use, a part free, and a part kept for reuse.
+TEST(Extents, AFixedPlaceTakesWhatIsThere) {
+  test::set_environment("64M", "auto");
+  ASSERT_EQ(pager::start(), base::Status::kOk);
+  constexpr uint64_t kMiB = 1 << 20;
+  auto* at = static_cast<char*>(allocate(16 * kMiB, 1, false));
+  memset(at, 7, 16 * kMiB);
+  release(at + 2 * kMiB, 2 * kMiB + 4096, false);
+  release(at + 8 * kMiB + 4096, 3 * kMiB, true);
+  ASSERT_TRUE(allocate_at(at + 3 * kMiB, 7 * kMiB));
+  for (uint64_t byte = 0; byte < 16 * kMiB; byte += 4096) {
+    const bool mapped_anew = byte >= 3 * kMiB && byte < 10 * kMiB;
+    const bool in_use = byte < 2 * kMiB || mapped_anew || byte > 11 * kMiB;
+    if (in_use) {
+      ASSERT_EQ(at[byte], mapped_anew ? 0 : 7) << byte / 4096;
+    }
+  }
+  memset(at + 3 * kMiB, 8, 7 * kMiB);
+  ASSERT_TRUE(allocate_at(at + 100 * kMiB, kMiB)) << "beyond what was ever used";
+  EXPECT_EQ(at[100 * kMiB], 0);
+  release(at, 16 * kMiB, false);
+  release(at + 100 * kMiB, kMiB, false);
+  trim_kept_extents();
+  EXPECT_EQ(pager::session().self->reserved_bytes.load(), 0) << "every claim was given back";
+  EXPECT_FALSE(allocate_at(at + arena::kPartitionBytes, kMiB)) << "outside the partition";
 }
 
 }  // namespace

@@ -54,6 +54,11 @@ class EveryEngine : public testing::TestWithParam<const char*> {
       GTEST_SKIP() << "the kernel refuses this engine here";
     }
   }
+  void TearDown() override {
+    if (is_running()) {
+      EXPECT_TRUE(test::invariants_hold());
+    }
+  }
 };
 
 TEST_P(EveryEngine, ContentSurvives) {

@@ -1,0 +1,70 @@
+// Tests the invariants that pager.h states. On the pager thread, between two events: everything it says is then true at once.
+#include <string.h>
+
+#include "base/log.h"
+#include "pager/state.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+
+bool broken(const char* invariant, uint64_t block, uint64_t word) {
+  base::log_warning("invariant %s is broken: block %llu is %#llx", invariant, static_cast<unsigned long long>(block),
+                    static_cast<unsigned long long>(word));
+  return false;
+}
+
+bool is_zero(uint64_t block) {
+  const auto* memory = reinterpret_cast<const char*>(state.partition->alias + block * kBlockBytes);
+  return memory[0] == 0 && memcmp(memory, memory + 1, kBlockBytes - 1) == 0;
+}
+
+bool block_is_right(uint64_t block) {
+  const uint64_t word = word_of(block).load(std::memory_order_acquire);
+  if (state_of(word) == kResident && (word & (kDirty | kHasCopy)) == 0 && !is_zero(block)) {
+    return broken("P3 (clean without a copy is zero)", block, word);
+  }
+  if (state_of(word) == kStored && (word & kHasCopy) == 0) {
+    return broken("P3 (what is stored has a copy)", block, word);
+  }
+  if ((word & (kWritable | kDirty)) == kWritable) {
+    return broken("P4 (writable is dirty)", block, word);
+  }
+  return true;
+}
+
+uint64_t length_of_list() {
+  uint64_t length = 0;
+  for (uint32_t block = state.head; block != kNoBlock; block = state.next[block]) {
+    ++length;
+  }
+  return length;
+}
+
+}  // namespace
+
+bool check_invariants() {
+  if (!state.armed) {
+    return true;  // nothing is watched
+  }
+  const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
+  int64_t here = 0;
+  for (uint64_t block = 0; block < blocks; ++block) {
+    const uint64_t now = state_of(word_of(block).load(std::memory_order_acquire));
+    here += now == kResident || now == kReading || now == kWriting ? static_cast<int64_t>(kBlockBytes) : 0;
+    if (!block_is_right(block)) {
+      return false;
+    }
+  }
+  const int64_t reserved = state.session->self->reserved_bytes.load(std::memory_order_acquire);
+  if (here + state.other_bytes != reserved) {
+    base::log_warning("invariant P1 is broken: %lld bytes are here and %lld outside the arena, but %lld are reserved",
+                      static_cast<long long>(here), static_cast<long long>(state.other_bytes),
+                      static_cast<long long>(reserved));
+    return false;
+  }
+  return length_of_list() == state.listed;
+}
+
+}  // namespace headroom::pager
