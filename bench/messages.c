@@ -1,59 +1,67 @@
-/* Ping-pong between neighbours and collectives on all ranks; prints microseconds an operation. */
+/* Ping-pong between neighbours and a small reduction on all ranks; prints microseconds an operation. Each is repeated for about
+   half a second: with more ranks than cores one time slice of the scheduler says nothing. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static int rank, ranks;
+static char* buffer;
 
-static double ping_pong(char* buffer, int bytes, int rounds) {
+static void ping_pong(int bytes) {
   const int peer = rank ^ 1;
+  if (peer >= ranks) {
+    return;
+  }
+  if (rank % 2 == 0) {
+    MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+    MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+  }
+}
+
+static void allreduce(int bytes) {
+  double value = rank, sum;
+  MPI_Allreduce(&value, &sum, bytes / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* Seconds that one of `rounds` operations takes, on rank 0's clock. */
+static double seconds(void (*operation)(int), int bytes, int rounds) {
   MPI_Barrier(MPI_COMM_WORLD);
   const double started = MPI_Wtime();
-  for (int i = 0; i < rounds && peer < ranks; ++i) {
-    if (rank % 2 == 0) {
-      MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
-      MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    } else {
-      MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
-    }
+  for (int i = 0; i < rounds; ++i) {
+    operation(bytes);
   }
-  return (MPI_Wtime() - started) / rounds / 2 * 1e6;
+  double taken = (MPI_Wtime() - started) / rounds;
+  MPI_Bcast(&taken, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  return taken;
+}
+
+static void measure(const char* name, void (*operation)(int), int bytes, double share) {
+  const double guess = seconds(operation, bytes, 50);
+  const double rounds = 0.5 / guess;
+  const double taken = seconds(operation, bytes, rounds < 50 ? 50 : rounds > 400000 ? 400000 : (int)rounds);
+  if (rank == 0) {
+    printf("%s: %.3f\n", name, taken * share * 1e6);
+  }
 }
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  char* buffer = malloc(4 << 20);
+  buffer = malloc(4 << 20);
   memset(buffer, 1, 4 << 20);
-  const int crowded = ranks > 2;
-  const struct {
-    const char* name;
-    int bytes, rounds;
-  } sizes[] = {{"ping-pong 8 B", 8, 20000},
-               {"ping-pong 4 KiB", 4096, 10000},
-               {"ping-pong 64 KiB", 65536, 4000},
-               {"ping-pong 1 MiB", 1 << 20, 400},
-               {"ping-pong 4 MiB", 4 << 20, 100}};
-  for (int i = 0; i < (crowded ? 1 : 5); ++i) {
-    ping_pong(buffer, sizes[i].bytes, 20);
-    const double us = ping_pong(buffer, sizes[i].bytes, crowded ? 200 : sizes[i].rounds);
-    if (rank == 0) {
-      printf("%s: %.3f\n", sizes[i].name, us);
-    }
+  measure("ping-pong 8 B", ping_pong, 8, 0.5);
+  measure("ping-pong 4 KiB", ping_pong, 4096, 0.5);
+  measure("ping-pong 64 KiB", ping_pong, 65536, 0.5);
+  measure("ping-pong 1 MiB", ping_pong, 1 << 20, 0.5);
+  if (ranks <= 2) {
+    measure("ping-pong 4 MiB", ping_pong, 4 << 20, 0.5);
   }
-  double value = rank, sum;
-  const int rounds = crowded ? 200 : 20000;
-  MPI_Barrier(MPI_COMM_WORLD);
-  const double started = MPI_Wtime();
-  for (int i = 0; i < rounds; ++i) {
-    MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-  }
-  if (rank == 0) {
-    printf("allreduce 8 B: %.3f\n", (MPI_Wtime() - started) / rounds * 1e6);
-  }
+  measure("allreduce 8 B", allreduce, 8, 1);
   free(buffer);
   MPI_Finalize();
   return 0;

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADROOM = ROOT / "build/venv/bin/headroom"
 PROGRAMS = ROOT / "build/bench"
 ROUNDS = 3
+ROUNDS_WHERE_SHORT = 9  # runs of a second or two, whose figures scatter
 ROOT_ALLOWED = ["env", *(f"{p}_ALLOW_RUN_AS_ROOT{s}=1" for p in ("OMPI", "PRTE") for s in ("", "_CONFIRM"))]
 
 
@@ -52,9 +53,9 @@ def medians(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
-def alternate(plain: list, under: list) -> tuple[dict[str, float], dict[str, float]]:
+def alternate(plain: list, under: list, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
     sides = ([], [])
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for side, command in zip(sides, (plain, under), strict=True):
             side.append(figures(output_of(command)))
     return medians(sides[0]), medians(sides[1])
@@ -96,7 +97,9 @@ def sweeps(results: list) -> None:
         )
     row(results, "sweep of twice the budget, updating", "", f"{under['update']:.0f} MiB/s", 0)
     plain, under = alternate(
-        [program, "512", "20"], [HEADROOM, "run", "--memory", "2G", "--summary", "off", program, "512", "20"]
+        [program, "512", "20"],
+        [HEADROOM, "run", "--memory", "2G", "--summary", "off", program, "512", "20"],
+        ROUNDS_WHERE_SHORT,
     )
     for name in ("first touch", "read", "update"):
         row(results, f"in memory, {name}", f"{plain[name]:.0f} MiB/s", f"{under[name]:.0f} MiB/s", under[name] / plain[name])
@@ -107,7 +110,11 @@ def messages(results: list) -> None:
         program = compile_program(mpi, "messages.c")
         for ranks, what in ((2, "2 ranks"), (8, "8 ranks")):
             start = launcher(mpi, ranks)
-            plain, under = alternate([*start, program], [*start, HEADROOM, "run", "--summary", "off", program])
+            plain, under = alternate(
+                [*start, program],
+                [*start, HEADROOM, "run", "--summary", "off", program],
+                ROUNDS_WHERE_SHORT if ranks == 2 else ROUNDS,
+            )
             if ranks > 2:
                 for setting in OVERSUBSCRIPTION[mpi][1:]:
                     other = figures(output_of([*start, "env", *setting, program]))

@@ -51,8 +51,8 @@ def packages(folder: str) -> bool:
     edges, names = Path(folder) / "edges", Path(folder) / "names"
     made = subprocess.run([sys.executable, ROOT / "examples/debian_graph.py", edges, names], capture_output=True, text=True)
     if made.returncode != 0:
-        say(f"  skipped: {(made.stderr.strip().splitlines() or ['no package lists'])[-1]}")
-        return True
+        say(f"  FAILED: {(made.stderr.strip().splitlines() or ['no package lists'])[-1]}")
+        return False
     say(f"  {made.stdout.strip()}")
     _, plain, _ = run([MPIEXEC, "-n", RANKS, PROGRAM, edges], quiet=True)
     _, under, _ = run([HEADROOM, "run", "-n", RANKS, PROGRAM, edges], quiet=True)

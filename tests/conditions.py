@@ -44,6 +44,11 @@ def cannot_use(option: str, value: str):
     return why
 
 
+def no_loop_devices() -> str | None:
+    asked = subprocess.run(["losetup", "-f"], capture_output=True, text=True, check=False)
+    return no_root() or (None if asked.returncode == 0 else f"no loop device: {asked.stderr.strip()}")
+
+
 def missing(*names: str):
     return lambda: None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed"
 
@@ -51,6 +56,7 @@ def missing(*names: str):
 LACKS = {
     "root": no_root,
     "a hard memory limit": no_hard_limit,
+    "loop devices": no_loop_devices,
     "userfaultfd that is refused to some": no_restricted_userfaultfd,
     "io_uring": cannot_use("--store", "io_uring"),
     "the engine userfaultfd": cannot_use("--engine", "userfaultfd"),

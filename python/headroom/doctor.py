@@ -1,12 +1,14 @@
 """`headroom doctor`: what this machine offers, what is missing, what that costs, and what to do about it."""
 
 import ctypes
+import fcntl
 import json
 import os
 import platform
 import re
 import resource
 import shutil
+import struct
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +19,10 @@ from headroom import machine
 
 SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282}
 SYS_IO_URING_SETUP = 425
+UFFDIO_API = 0xC018AA3F
+# Missing and minor faults and write protection of shared memory, populated or not (src/pager/engine_userfaultfd.cc).
+USERFAULTFD_FEATURES = 1 << 0 | 1 << 5 | 1 << 10 | 1 << 12 | 1 << 13
+USERFAULTFD_IOC_NEW = 0xAA00
 
 
 class Finding(NamedTuple):
@@ -34,29 +40,52 @@ def _system_call(number: int, *arguments) -> int:
     return result if result >= 0 else -ctypes.get_errno()
 
 
+def _userfaultfd_suffices(descriptor: int) -> bool:
+    """Whether this userfaultfd can do what Headroom needs; closes it."""
+    try:
+        fcntl.ioctl(descriptor, UFFDIO_API, struct.pack("QQQ", 0xAA, USERFAULTFD_FEATURES, 0))
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _open_userfaultfd_device() -> int:
+    try:
+        device = os.open("/dev/userfaultfd", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        return fcntl.ioctl(device, USERFAULTFD_IOC_NEW, os.O_CLOEXEC)
+    except OSError:
+        return -1
+    finally:
+        os.close(device)
+
+
 def _userfaultfd() -> Finding:
     number = SYS_USERFAULTFD.get(platform.machine())
-    if os.access("/dev/userfaultfd", os.R_OK | os.W_OK):
-        return Finding("page faults", True, "userfaultfd, kernel accesses served (/dev/userfaultfd)")
-    for flags, text in ((0, "userfaultfd, kernel accesses served"), (1, "userfaultfd, accesses of the program only")):
-        descriptor = _system_call(number, flags | os.O_CLOEXEC) if number else -1
-        if descriptor >= 0:
-            os.close(descriptor)
-            if flags == 0:
-                return Finding("page faults", True, text)
-            return Finding(
-                "page faults",
-                True,
-                text,
-                "large buffers given to system calls are held or copied; cross-memory attach of the MPI library is off",
-                "root: sysctl vm.unprivileged_userfaultfd=1, or make /dev/userfaultfd readable",
-            )
+    descriptors = [_open_userfaultfd_device()]
+    descriptors += [_system_call(number, flags | os.O_CLOEXEC) if number else -1 for flags in (0, 1)]
+    device, served, user_mode = [descriptor >= 0 and _userfaultfd_suffices(descriptor) for descriptor in descriptors]
+    if device or served:
+        return Finding("page faults", True, f"userfaultfd, kernel accesses served{' (/dev/userfaultfd)' if device else ''}")
+    if user_mode:
+        return Finding(
+            "page faults",
+            True,
+            "userfaultfd, accesses of the program only",
+            "large buffers given to system calls are held or copied; cross-memory attach of the MPI library is off",
+            "root: sysctl vm.unprivileged_userfaultfd=1, or make /dev/userfaultfd readable",
+        )
+    too_old = any(descriptor >= 0 for descriptor in descriptors)
     return Finding(
         "page faults",
         False,
-        "userfaultfd is refused; mprotect and SIGSEGV are used",
+        f"userfaultfd {'of this kernel is too old' if too_old else 'is refused'}; mprotect and SIGSEGV are used",
         "scattered access is slower and bounded by vm.max_map_count",
-        "a kernel from 6.4 on; in a container, a seccomp profile that allows userfaultfd",
+        "a kernel from 6.4 on" + ("" if too_old else "; in a container, a seccomp profile that allows userfaultfd"),
     )
 
 

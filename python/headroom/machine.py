@@ -80,6 +80,11 @@ def file_system_of(path: str) -> str:
     return kind
 
 
+def free_in(path: str) -> int:
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
 def storage_candidates() -> list[Directory]:
     """Writable local directories, never in memory, the likely fastest first: job-local ones, then the usual places."""
     found = []
@@ -91,8 +96,7 @@ def storage_candidates() -> list[Directory]:
         kind = file_system_of(path)
         if kind in MEMORY_FILE_SYSTEMS:
             continue
-        status = os.statvfs(path)
-        found.append(Directory(path, kind, status.f_bavail * status.f_frsize))
+        found.append(Directory(path, kind, free_in(path)))
     return sorted(found, key=lambda directory: directory.file_system in NETWORK_FILE_SYSTEMS)
 
 

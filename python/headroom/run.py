@@ -19,6 +19,7 @@ import click
 
 from headroom import launcher, machine, settings
 
+LEAST_ROOM = 64 << 20  # storage is set aside in pieces of this size
 SHARE_OF_FREE_MEMORY = 0.8
 
 
@@ -57,12 +58,23 @@ def choose_storage(asked: str | None) -> str:
             raise click.ClickException(
                 f"--storage {asked} is in memory ({machine.file_system_of(path)}): nothing would be gained"
             )
+        check_room(path, machine.free_in(path))
         return path
     candidates = machine.storage_candidates()
     roomy = [directory for directory in candidates if directory.free >= 1 << 30]
     if not candidates:
         raise click.ClickException("no writable local directory for storage found; name one with --storage")
-    return (roomy or candidates)[0].path
+    chosen = roomy[0] if roomy else max(candidates, key=lambda directory: directory.free)
+    check_room(chosen.path, chosen.free)
+    return chosen.path
+
+
+def check_room(path: str, free: int) -> None:
+    if free < LEAST_ROOM:
+        raise click.ClickException(
+            f"storage in {path} has {free / 2**20:.1f} MiB free: too little for anything (what does not fit in memory goes "
+            "there); make room, or choose another directory with --storage"
+        )
 
 
 def find_program(name: str) -> str:
@@ -92,6 +104,15 @@ def become(program: list[str], values: dict) -> None:
     os.execve(supervisor, [str(supervisor), preloaded, path, *program[1:]], environment)
 
 
+def in_foreground() -> bool:
+    """Whether Ctrl-C at the terminal reaches us and our children all at once."""
+    try:
+        with open("/dev/tty") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
+
+
 def launch(ranks: int, program: list[str], values: dict) -> int:
     """Starts the launcher, passes signals on, returns its exit status."""
     path = find_program(program[0])
@@ -104,13 +125,25 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     environment = dict(os.environ) | found.environment | settings.to_environment(values)
     environment.pop("HEADROOM_JOB", None)
     inner = [sys.executable, "-m", "headroom.command", "run", "--", *program]
-    child = subprocess.Popen([*found.command, "-n", str(ranks), *inner], env=environment)
+    child = None
+    received = []  # before there was anybody to tell
 
     def pass_on(number, _frame):
-        child.send_signal(number)
+        if number in (signal.SIGTERM, signal.SIGHUP):
+            text = f"headroom: told to stop by signal {number} ({signal.strsignal(number)}); the ranks are told too\n"
+            os.write(2, text.encode())
+        if number == signal.SIGINT and in_foreground():
+            return  # the terminal has told the launcher already; told twice, it would end the job without asking the ranks
+        if child is None:
+            received.append(number)
+        else:
+            child.send_signal(number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, pass_on)
+    child = subprocess.Popen([*found.command, "-n", str(ranks), *inner], env=environment)
+    for number in received:
+        child.send_signal(number)
     status = child.wait()
     return 128 - status if status < 0 else status
 

@@ -52,6 +52,7 @@ inline constexpr uint64_t kOutOnce = 1 << 8;          // was evicted
 inline constexpr uint64_t kOutTwice = 1 << 9;         // was evicted again
 inline constexpr uint64_t kKeep = 1 << 10;            // being written out early; stays resident when that is done
 inline constexpr uint64_t kPinned = 1 << 11;          // one of the holds lasts as long as the content (pager::pin)
+inline constexpr uint64_t kLocked = 1 << 12;          // another lasts until munlock (pager::try_lock)
 inline constexpr uint64_t kHold = uint64_t{1} << 16;  // one hold of either kind
 inline constexpr uint64_t kHoldMask = uint64_t{0xffff} << 16;
 inline constexpr uint64_t kWriteHold = uint64_t{1} << 32;  // a hold for writing counts here too

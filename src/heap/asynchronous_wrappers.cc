@@ -8,9 +8,11 @@
 #include <linux/aio_abi.h>
 
 #include "base/log.h"
+#include "base/system_calls.h"
 #include "heap/held_calls.h"
 
-// libaio's function; the library need not be there.
+// libaio's function. The library need not be there, or may be loaded where its names are not found, so it is not asked: like
+// its own, this one is the system call, with its way of telling errors.
 extern "C" int io_submit(aio_context_t context, long count, iocb** operations);
 
 namespace {
@@ -22,7 +24,6 @@ HEADROOM_REAL(aio_read);
 HEADROOM_REAL(aio_write);
 HEADROOM_REAL(lio_listio);
 HEADROOM_REAL(vmsplice);
-HEADROOM_REAL(io_submit);
 
 /// Memory that is ours stays where it is from now on; false if that is too much.
 bool keep(const void* buffer, size_t bytes) {
@@ -52,6 +53,10 @@ bool keep(const iovec* vectors, size_t count) {
     }
   }
   return true;
+}
+
+int submit(aio_context_t context, long count, iocb** operations) {
+  return static_cast<int>(base::system_call(SYS_io_submit, context, count, operations));
 }
 
 int refused() {
@@ -97,8 +102,8 @@ HEADROOM_EXPORT int io_submit(aio_context_t context, long count, iocb** operatio
     const bool kept =
         vectors ? keep(static_cast<const iovec*>(buffer), operation.aio_nbytes) : !plain || keep(buffer, operation.aio_nbytes);
     if (!kept) {
-      return index > 0 ? real_io_submit.get()(context, index, operations) : -EAGAIN;
+      return index > 0 ? submit(context, index, operations) : -EAGAIN;
     }
   }
-  return real_io_submit.get()(context, count, operations);
+  return submit(context, count, operations);
 }

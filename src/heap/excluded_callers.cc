@@ -16,7 +16,7 @@ constexpr const char* kLibraryPrefixes[] = {
     "libmpi.so",  "libmpi_abi", "libmpich.so", "libmpi_cray", "libmpi_intel", "libopen-", "libpmix",   "libprrte",
     "mca_",       "libmca_",    "libucp",      "libucs",      "libuct",       "libucm",   "libfabric", "libpsm",
     "libibverbs", "librdmacm",  "libmlx",      "libefa",      "libhwloc",     "libevent", "libpmi",    "libcxi",
-    "libxpmem",   "libmpl",     "libopa",      "libcoll",     "libhcoll",     "libsharp",
+    "libxpmem",   "libmpl",     "libopa",      "libcoll",     "libhcoll",     "libsharp", "libucc",    "hmca_",
 };
 constexpr const char* kBindingPrefixes[] = {"libmpi_mpifh", "libmpi_usempi", "libmpi_cxx",  "libmpichfort", "libmpichcxx",
                                             "libmpifort",   "libmpicxx",     "libmpi_java", "libmpif"};

@@ -220,11 +220,6 @@ uint32_t extent_of(uint64_t page) {
   return kNone;
 }
 
-uint32_t used_extent_of(uint64_t page) {
-  const uint32_t entry = extent_of(page);
-  return entry != kNone && extents[entry].used ? entry : kNone;
-}
-
 /// Makes [first, first + pages) of a free extent a used one; what lies before and after it stays free.
 Placement take(uint32_t entry, uint64_t first, uint64_t pages) {
   bin_remove(entry);
@@ -295,20 +290,32 @@ base::Result<Placement> allocate_extent(uint64_t bytes, uint64_t alignment) {
   return take(entry, aligned_first(extents[entry], alignment_pages), pages);
 }
 
-Status claim_range(uint64_t offset, uint64_t bytes) {
+Status claim_range(uint64_t offset, uint64_t bytes, uint64_t& fresh) {
+  fresh = 0;
   const uint64_t end = (offset + bytes + kPageBytes - 1) / kPageBytes;
-  if (end > end_page && extend(end - end_page) != Status::kOk) {
-    return Status::kNoMemory;
+  if (end > end_page) {
+    const Status status = pager::grow(end * kPageBytes);
+    if (status != Status::kOk) {
+      return status;
+    }
+    const uint64_t first = end_page;
+    end_page = end;
+    insert_free(first, end - first);
+  }
+  for (uint64_t page = offset / kPageBytes; page < end;) {
+    if (extent_of(page) == kNone) {
+      return Status::kNoMemory;  // addresses that were lost; nothing has been taken yet
+    }
+    const Extent& extent = extents[extent_of(page)];
+    page = extent.first + extent.pages;
   }
   for (uint64_t page = offset / kPageBytes; page < end;) {
     const uint32_t entry = extent_of(page);
-    if (entry == kNone) {
-      return Status::kNoMemory;  // addresses that were lost
-    }
     const uint64_t extent_end = extents[entry].first + extents[entry].pages;
     const uint64_t stop = extent_end < end ? extent_end : end;
     if (!extents[entry].used) {
       (void)take(entry, page, stop - page);
+      fresh += (stop - page) * kPageBytes;
     }
     page = stop;
   }
@@ -325,9 +332,13 @@ void free_range(uint64_t offset, uint64_t bytes, bool keep) {
   uint64_t page = offset / kPageBytes;
   const uint64_t end = (offset + bytes + kPageBytes - 1) / kPageBytes;
   while (page < end) {
-    const uint32_t entry = used_extent_of(page);
+    const uint32_t entry = extent_of(page);
     if (entry == kNone) {
       ++page;
+      continue;
+    }
+    if (!extents[entry].used) {
+      page = extents[entry].first + extents[entry].pages;
       continue;
     }
     const Extent old = extents[entry];

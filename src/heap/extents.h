@@ -33,9 +33,9 @@ base::Status open_extents();
 /// Finds `bytes` (rounded up to pages) aligned to `alignment` bytes (a power of two of at least a page).
 base::Result<Placement> allocate_extent(uint64_t bytes, uint64_t alignment);
 
-/// Makes [offset, offset + bytes), in whole pages, used as far as it is not. What was free has any content. kNoMemory if it
-/// cannot be had.
-base::Status claim_range(uint64_t offset, uint64_t bytes);
+/// Makes [offset, offset + bytes), in whole pages, used as far as it is not; `fresh` is how many bytes were not. What was free
+/// has any content. kNoMemory if it cannot be had.
+base::Status claim_range(uint64_t offset, uint64_t bytes, uint64_t& fresh);
 
 /// The size in bytes of the used extent that begins at `offset`, or 0 if none does.
 uint64_t extent_bytes(uint64_t offset);

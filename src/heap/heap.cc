@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/system_calls.h"
+#include "heap/access_rights.h"
 #include "heap/excluded_callers.h"
 #include "heap/extents.h"
 #include "pager/pager.h"
@@ -23,6 +25,7 @@ namespace {
 base::FutexLock heap_lock;
 bool extents_open = false;
 bool trimmed = false;
+std::atomic<bool> said_that_one_was_refused{false};
 
 void* address_of(uint64_t offset) { return reinterpret_cast<void*>(pager::partition().base + offset); }
 uint64_t offset_of(const void* address) { return reinterpret_cast<uintptr_t>(address) - pager::partition().base; }
@@ -62,13 +65,16 @@ void zero_what_is_not(const Placement& placement, uint64_t bytes) {
   }
 }
 
+/// With the lock held.
+bool open_once() {
+  extents_open = extents_open || open_extents() == base::Status::kOk;
+  return extents_open;
+}
+
 base::Result<Placement> place(uint64_t bytes, uint64_t alignment) {
   base::LockHolder lock(heap_lock);
-  if (!extents_open) {
-    if (open_extents() != base::Status::kOk) {
-      return base::Status::kNoMemory;
-    }
-    extents_open = true;
+  if (!open_once()) {
+    return base::Status::kNoMemory;
   }
   trim_when_short();
   return allocate_extent(bytes, alignment);
@@ -103,6 +109,13 @@ void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed) {
   errno = saved_errno;
   if (!placement.ok()) {
     trace::count(Counter::kAllocationsRefused);
+    if (!said_that_one_was_refused.exchange(true, std::memory_order_relaxed)) {
+      base::log_warning(
+          "an allocation of %llu MiB stays in memory: addresses, or the limit on file sizes (ulimit -v, ulimit -f), do not "
+          "allow "
+          "more that can be moved to storage",
+          static_cast<unsigned long long>(bytes >> 20));
+    }
     return nullptr;
   }
   count_allocated((bytes + arena::kPageBytes - 1) / arena::kPageBytes * arena::kPageBytes);
@@ -120,6 +133,7 @@ uint64_t allocation_bytes(const void* address) {
 
 void release(void* address, uint64_t bytes, bool keep) {
   const int saved_errno = errno;
+  give_rights_back(address, bytes);
   {
     base::LockHolder lock(heap_lock);
     trim_when_short();
@@ -152,9 +166,9 @@ void zero(void* address, uint64_t bytes) {
     base::LockHolder lock(heap_lock);
     discard_inner(offset, bytes, first, last);
   }
-  memset(address, 0, first - offset);
+  zero_whatever_the_rights(address, first - offset);
   if (last < offset + bytes) {
-    memset(address_of(last), 0, offset + bytes - last);
+    zero_whatever_the_rights(address_of(last), offset + bytes - last);
   }
   errno = saved_errno;
 }
@@ -163,12 +177,15 @@ bool allocate_at(void* address, uint64_t bytes) {
   {
     const int saved_errno = errno;
     base::LockHolder lock(heap_lock);
-    const bool claimed =
-        offset_of(address) + bytes <= pager::partition().limit && claim_range(offset_of(address), bytes) == base::Status::kOk;
+    uint64_t fresh = 0;
+    const bool claimed = open_once() && offset_of(address) + bytes <= pager::partition().limit &&
+                         claim_range(offset_of(address), bytes, fresh) == base::Status::kOk;
     errno = saved_errno;
     if (!claimed) {
       return false;
     }
+    trace::count(Counter::kAllocatedBytes, fresh);
+    trace::count_peak(Counter::kAllocatedBytesPeak, trace::counted(Counter::kAllocatedBytes));
   }
   zero(address, bytes);
   return true;

@@ -15,6 +15,7 @@
 #include "arena/arena.h"
 #include "base/log.h"
 #include "base/system_calls.h"
+#include "heap/access_rights.h"
 #include "heap/heap.h"
 #include "pager/pager.h"
 
@@ -44,15 +45,15 @@ bool wants_plain_memory(const void* address, int protection, int flags) {
          (flags & MAP_ANONYMOUS) != 0 && (flags & ~allowed) == 0;
 }
 
-// Set once the program has changed access rights inside the arena; freed memory must then get its rights back.
-std::atomic<bool> rights_changed{false};
-
 uint64_t whole_pages(uint64_t bytes) { return (bytes + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1); }
 
 bool in_child() { return heap::large_bytes == SIZE_MAX; }
 
-bool touches_arena(void* address, size_t bytes) {
-  return heap::owns(address) || (bytes > 0 && heap::owns(static_cast<char*>(address) + bytes - 1));
+bool touches_arena(const void* address, size_t bytes) {
+  const arena::Partition& partition = pager::partition();
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  return partition.base != 0 && begin < partition.base + partition.limit &&
+         (begin >= partition.base ? bytes > 0 : bytes > partition.base - begin);
 }
 
 void* refuse(const char* what) {
@@ -67,28 +68,6 @@ void* refuse(const char* what) {
   return MAP_FAILED;
 }
 
-/// Gives memory that is freed or mapped anew its rights back, if the program has changed them. Where rights are how memory is
-/// watched, only what mprotect() has pinned has rights of the program's.
-void give_rights_back(char* address, uint64_t bytes) {
-  if (!rights_changed.load(std::memory_order_relaxed)) {
-    return;
-  }
-  if (pager::engine() != base::EngineChoice::kSigsegv) {
-    (void)system_call(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE);
-    return;
-  }
-  char* const end = address + bytes;
-  while (address < end) {
-    const uint64_t left_of_block = arena::kBlockBytes - reinterpret_cast<uintptr_t>(address) % arena::kBlockBytes;
-    const uint64_t left = static_cast<uint64_t>(end - address);
-    const uint64_t piece = left < left_of_block ? left : left_of_block;
-    if (pager::is_pinned(address)) {
-      (void)system_call(SYS_mprotect, address, piece, PROT_READ | PROT_WRITE);
-    }
-    address += piece;
-  }
-}
-
 /// mmap() at a fixed address inside the arena.
 void* map_over(void* address, size_t bytes, int protection, int flags) {
   const int plain = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE | MAP_FIXED;
@@ -99,12 +78,14 @@ void* map_over(void* address, size_t bytes, int protection, int flags) {
     errno = EINVAL;
     return MAP_FAILED;
   }
-  give_rights_back(static_cast<char*>(address), whole_pages(bytes));
-  if (!heap::allocate_at(address, whole_pages(bytes))) {
+  const size_t whole = whole_pages(bytes);
+  const bool own_rights = protection != (PROT_READ | PROT_WRITE);
+  heap::give_rights_back(address, whole);
+  if (!heap::owns(address) || !heap::allocate_at(address, whole)) {
     return refuse("a mapping at a fixed address");
   }
-  if (protection != (PROT_READ | PROT_WRITE) && mprotect(address, bytes, protection) != 0) {
-    return MAP_FAILED;
+  if (own_rights && mprotect(address, whole, protection) != 0) {
+    return MAP_FAILED;  // its old content is gone; the program has been told that memory is exhausted
   }
   return address;
 }
@@ -127,7 +108,10 @@ void* move_mapping(void* old_address, size_t old_bytes, void* fixed, size_t byte
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (fixed != nullptr ? MAP_FIXED : 0);
   void* moved = map(fixed, bytes, PROT_READ | PROT_WRITE, flags, -1, 0, caller);
   if (moved != MAP_FAILED) {
-    memcpy(moved, old_address, old_bytes < bytes ? old_bytes : bytes);
+    if (!in_child()) {
+      heap::give_rights_back(old_address, whole_pages(old_bytes));  // it may be unreadable; the new place is read-write
+    }
+    memcpy(moved, old_address, whole_pages(old_bytes < bytes ? old_bytes : bytes));
     if (!in_child()) {
       heap::release(old_address, whole_pages(old_bytes), false);
     }
@@ -151,7 +135,6 @@ HEADROOM_EXPORT int munmap(void* address, size_t bytes) {
       return -1;
     }
     if (!in_child()) {
-      give_rights_back(static_cast<char*>(address), whole_pages(bytes));
       heap::release(address, whole_pages(bytes), false);
     }
     return 0;
@@ -214,28 +197,18 @@ HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
 }
 
 HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) {
-  if (heap::owns(address) && !in_child()) {
-    rights_changed.store(true, std::memory_order_relaxed);
-    // userfaultfd watches pages whatever their rights. Where rights are how the pager watches them, the program's own must
-    // not meet the pager's: these pages stay resident from now on.
-    if (pager::engine() == base::EngineChoice::kSigsegv) {
-      if (bytes > pager::largest_hold()) {
-        (void)refuse("changing access rights of much memory at once, with the engine sigsegv,");
-        return -1;
-      }
-      pager::pin(address, bytes);
-    }
+  if (pager::covers(address) && !in_child() && !heap::may_change_rights(address, bytes)) {
+    return -1;
   }
   return result_of(system_call(SYS_mprotect, address, bytes, protection), -1);
 }
 
 HEADROOM_EXPORT int mlock(const void* address, size_t bytes) {
   if (pager::covers(address) && !in_child()) {
-    if (bytes > pager::largest_hold()) {
+    if (!pager::try_lock(address, bytes)) {
       errno = ENOMEM;
       return -1;
     }
-    pager::hold(address, bytes, true);  // given back by munlock()
     return 0;
   }
   return result_of(system_call(SYS_mlock, address, bytes), -1);
@@ -248,7 +221,7 @@ HEADROOM_EXPORT int mlock2(const void* address, size_t bytes, unsigned flags) {
 }
 HEADROOM_EXPORT int munlock(const void* address, size_t bytes) {
   if (pager::covers(address) && !in_child()) {
-    pager::drop_hold(address, bytes, true);
+    pager::unlock(address, bytes);
     return 0;
   }
   return result_of(system_call(SYS_munlock, address, bytes), -1);

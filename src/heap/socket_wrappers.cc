@@ -12,7 +12,6 @@
 namespace {
 
 using namespace headroom;
-using heap::in_pieces;
 using heap::is_ours;
 using heap::largest_hold;
 using heap::VectorHold;
@@ -61,7 +60,7 @@ unsigned holdable_messages(const mmsghdr* messages, unsigned count) {
     const msghdr& message = messages[index].msg_hdr;
     bytes += heap::held_bytes(message.msg_iov, static_cast<int>(message.msg_iovlen));
     if (bytes > 0 && index > 0 && (bytes > largest_hold() || index >= kMostMessages)) {
-      return index < kMostMessages ? index : kMostMessages - 1;
+      return index;
     }
   }
   return count;
@@ -76,7 +75,7 @@ int first_alone(ssize_t result, mmsghdr* messages) {
   return 1;
 }
 
-unsigned to_hold(unsigned count) { return count < kMostMessages ? count : 0; }  // more than that only if none is ours
+unsigned to_hold(unsigned count) { return count <= kMostMessages ? count : 0; }  // more than that only if none is ours
 
 /// Memory of the system's own, for the time of a call.
 class PlainMemory {
@@ -105,8 +104,11 @@ bool is_stream(int socket) {
 }
 
 bool may_be_held(const msghdr& message) {
-  return message.msg_iovlen > kMostVectors ||  // the kernel refuses it
-         heap::held_bytes(message.msg_iov, static_cast<int>(message.msg_iovlen)) <= largest_hold();
+  if (message.msg_iovlen > kMostVectors) {
+    return true;  // the kernel refuses it
+  }
+  const size_t bytes = heap::held_bytes(message.msg_iov, static_cast<int>(message.msg_iovlen));
+  return bytes == 0 || bytes <= largest_hold();  // a process without evictable memory may have no pager to ask
 }
 
 /// A message's buffers, a part at a time: parts are as large as what may be held.
@@ -143,8 +145,47 @@ class Parts {
   iovec part_[kMostVectors];
 };
 
+size_t size_of(const msghdr& message) {
+  size_t bytes = 0;
+  for (size_t index = 0; index < message.msg_iovlen; ++index) {
+    bytes += message.msg_iov[index].iov_len;
+  }
+  return bytes;
+}
+
+/// A message comes whole: into a copy, and from there into the program's buffers.
+ssize_t receive_copy(int socket, msghdr* message, int flags) {
+  const size_t bytes = size_of(*message);
+  const PlainMemory copy(bytes);
+  if (copy.address == nullptr) {
+    errno = ENOBUFS;
+    return -1;
+  }
+  iovec whole = {copy.address, bytes};
+  msghdr copied = *message;
+  copied.msg_iov = &whole;
+  copied.msg_iovlen = 1;
+  const ssize_t result = real_recvmsg.get()(socket, &copied, flags);
+  if (result < 0) {
+    return result;
+  }
+  const char* at = static_cast<const char*>(copy.address);
+  size_t left = static_cast<size_t>(result) < bytes ? static_cast<size_t>(result) : bytes;
+  trace::count(trace::Counter::kBouncedBytes, left);
+  for (size_t index = 0; left > 0; ++index) {
+    const size_t piece = left < message->msg_iov[index].iov_len ? left : message->msg_iov[index].iov_len;
+    memcpy(message->msg_iov[index].iov_base, at, piece);
+    at += piece;
+    left -= piece;
+  }
+  message->msg_namelen = copied.msg_namelen;
+  message->msg_controllen = copied.msg_controllen;
+  message->msg_flags = copied.msg_flags;
+  return result;
+}
+
 ssize_t receive_parts(int socket, msghdr* message, int flags) {
-  const bool all = (flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL && is_stream(socket);
+  const bool all = (flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL;
   Parts parts(*message);
   msghdr part = *message;
   ssize_t done = 0;
@@ -190,10 +231,7 @@ ssize_t send_parts(int socket, const msghdr* message, int flags) {
 }
 
 ssize_t send_copy(int socket, const msghdr* message, int flags) {
-  size_t bytes = 0;
-  for (size_t index = 0; index < message->msg_iovlen; ++index) {
-    bytes += message->msg_iov[index].iov_len;
-  }
+  const size_t bytes = size_of(*message);
   const PlainMemory copy(bytes);
   if (copy.address == nullptr) {
     errno = ENOBUFS;
@@ -214,39 +252,32 @@ ssize_t send_copy(int socket, const msghdr* message, int flags) {
 
 }  // namespace
 
-HEADROOM_EXPORT ssize_t recv(int socket, void* buffer, size_t bytes, int flags) {
-  if (!is_ours(buffer, bytes)) {
-    return real_recv.get()(socket, buffer, bytes, flags);
+HEADROOM_EXPORT ssize_t recvmsg(int socket, msghdr* message, int flags) {
+  if (!may_be_held(*message)) {
+    return is_stream(socket) ? receive_parts(socket, message, flags) : receive_copy(socket, message, flags);
   }
-  if ((flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL) {
-    return in_pieces(buffer, bytes, true,
-                     [=](char* at, size_t piece, size_t) { return real_recv.get()(socket, at, piece, flags); });
-  }
-  const iovec vector = {buffer, bytes < largest_hold() ? bytes : largest_hold()};
-  const VectorHold held(&vector, 1, true);
-  return real_recv.get()(socket, buffer, vector.iov_len, flags);
+  const VectorHold held(message->msg_iov, message->msg_iovlen, true);
+  return real_recvmsg.get()(socket, message, flags);
 }
 HEADROOM_EXPORT ssize_t recvfrom(int socket, void* buffer, size_t bytes, int flags, sockaddr* from, socklen_t* length) {
   if (!is_ours(buffer, bytes)) {
     return real_recvfrom.get()(socket, buffer, bytes, flags, from, length);
   }
-  const iovec vector = {buffer, bytes < largest_hold() ? bytes : largest_hold()};
-  const VectorHold held(&vector, 1, true);
-  return real_recvfrom.get()(socket, buffer, vector.iov_len, flags, from, length);
-}
-HEADROOM_EXPORT ssize_t recvmsg(int socket, msghdr* message, int flags) {
-  if (!may_be_held(*message)) {
-    return receive_parts(socket, message, flags);
+  iovec vector = {buffer, bytes};
+  msghdr message = {};
+  message.msg_name = length != nullptr ? from : nullptr;
+  message.msg_namelen = message.msg_name != nullptr ? *length : 0;
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  const ssize_t result = recvmsg(socket, &message, flags);
+  if (result >= 0 && message.msg_name != nullptr) {
+    *length = message.msg_namelen;
   }
-  const VectorHold held(message->msg_iov, message->msg_iovlen, true);
-  return real_recvmsg.get()(socket, message, flags);
+  return result;
 }
-HEADROOM_EXPORT ssize_t send(int socket, const void* buffer, size_t bytes, int flags) {
-  if (!is_ours(buffer, bytes)) {
-    return real_send.get()(socket, buffer, bytes, flags);
-  }
-  return in_pieces(buffer, bytes, false,
-                   [=](char* at, size_t piece, size_t) { return real_send.get()(socket, at, piece, flags); });
+HEADROOM_EXPORT ssize_t recv(int socket, void* buffer, size_t bytes, int flags) {
+  return is_ours(buffer, bytes) ? recvfrom(socket, buffer, bytes, flags, nullptr, nullptr)
+                                : real_recv.get()(socket, buffer, bytes, flags);
 }
 HEADROOM_EXPORT ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   if (!may_be_held(*message)) {
@@ -266,6 +297,10 @@ HEADROOM_EXPORT ssize_t sendto(int socket, const void* buffer, size_t bytes, int
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
   return sendmsg(socket, &message, flags);
+}
+HEADROOM_EXPORT ssize_t send(int socket, const void* buffer, size_t bytes, int flags) {
+  return is_ours(buffer, bytes) ? sendto(socket, buffer, bytes, flags, nullptr, 0)
+                                : real_send.get()(socket, buffer, bytes, flags);
 }
 HEADROOM_EXPORT int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
   if (count > 0 && !may_be_held(messages[0].msg_hdr)) {

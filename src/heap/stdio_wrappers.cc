@@ -15,6 +15,8 @@ HEADROOM_REAL(fwrite);
 HEADROOM_REAL(fread_unlocked);
 HEADROOM_REAL(fwrite_unlocked);
 HEADROOM_REAL(fputs);
+HEADROOM_REAL(fputs_unlocked);
+HEADROOM_REAL(puts);
 HEADROOM_REAL(setvbuf);
 
 bool needs_bounce(const void* buffer, size_t size, size_t count) {
@@ -82,6 +84,23 @@ HEADROOM_EXPORT int fputs(const char* text, FILE* stream) {
   }
   const size_t bytes = strlen(text);
   return fwrite(text, 1, bytes, stream) == bytes ? 1 : EOF;
+}
+
+HEADROOM_EXPORT int fputs_unlocked(const char* text, FILE* stream) {
+  if (!needs_bounce(text, 1, 1)) {
+    return real_fputs_unlocked.get()(text, stream);
+  }
+  const size_t bytes = strlen(text);
+  return fwrite_unlocked(text, 1, bytes, stream) == bytes ? 1 : EOF;
+}
+HEADROOM_EXPORT int puts(const char* text) {
+  if (!needs_bounce(text, 1, 1)) {
+    return real_puts.get()(text);
+  }
+  flockfile(stdout);
+  const int result = fputs(text, stdout) < 0 || fputc('\n', stdout) < 0 ? EOF : 1;
+  funlockfile(stdout);
+  return result;
 }
 
 /// A stream's buffer is the C library's to pass to the kernel at any time: it stays resident.

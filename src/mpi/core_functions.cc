@@ -1,13 +1,17 @@
 // What backends need of the layers below, gathered in one structure, so that a backend links against nothing but itself.
 #include "mpi/core_functions.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <initializer_list>
 #include <new>
 
 #include "base/log.h"
+#include "base/system_calls.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
 #include "mpi/progress_hook.h"
@@ -20,21 +24,63 @@ namespace headroom::mpi {
 namespace {
 
 static_assert(sizeof(sched::Wait) <= 64);
+constexpr int kPatienceMs = 5000;
 
-/// Where the engine does not serve the kernel, MPI libraries must not touch a peer's memory by cross-memory attach: it would
-/// fail on absent pages. Only what the user has not set is set.
-void keep_processors_only() {
-  setenv("OMPI_MCA_smsc", "^cma", 0);
-  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-  setenv("MPIR_CVAR_CH4_CMA_ENABLE", "0", 0);
-  setenv("UCX_TLS", "^cma", 0);
-  setenv("FI_SHM_DISABLE_CMA", "1", 0);
+/// A transport of MPI libraries that memory which may be moved rules out, and how each library is told; only what the user has
+/// not set is set. `without_attach`: it reads peers' memory by system calls; `without_pins`: it keeps pages that it was once
+/// given, and would go on to read and write them when they are no longer the program's.
+void restrict_transports(bool without_attach, bool without_pins) {
+  if (!without_attach && !without_pins) {
+    return;
+  }
+  const char* const ucx = without_attach && without_pins ? "^cma,xpmem,knem,ib" : without_attach ? "^cma" : "^xpmem,knem,ib";
+  const char* const smsc = without_attach && without_pins ? "^cma,xpmem,knem" : without_attach ? "^cma" : "^xpmem,knem";
+  const char* const already = getenv("UCX_TLS");
+  if (without_attach && already != nullptr && strcmp(already, ucx) != 0 && strchr(already, '^') == nullptr &&
+      (strstr(already, "cma") != nullptr || strstr(already, "all") != nullptr || strstr(already, "sm") != nullptr)) {
+    base::log_warning(
+        "UCX_TLS=%s lets UCX attach to other ranks' memory, which fails on memory that is on storage with the "
+        "engine in use; leave it unset, or exclude cma",
+        already);
+  }
+  setenv("UCX_TLS", ucx, 0);
+  setenv("OMPI_MCA_smsc", smsc, 0);
+  if (without_attach) {
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    setenv("MPIR_CVAR_CH4_CMA_ENABLE", "0", 0);
+    setenv("FI_SHM_DISABLE_CMA", "1", 0);
+  }
+  if (without_pins) {
+    setenv("OMPI_MCA_btl", "^openib,ofi,uct", 0);
+    setenv("OMPI_MCA_mtl", "^ofi,psm2", 0);
+  }
+}
+
+bool exists(const char* path) { return access(path, F_OK) == 0; }
+
+/// Whether the node has what lets a library keep pages of the program: network cards with RDMA, XPMEM, KNEM.
+bool has_pinning_transports() {
+  bool card = false;
+  if (DIR* folder = opendir("/sys/class/infiniband")) {
+    while (const dirent* entry = readdir(folder)) {
+      card = card || entry->d_name[0] != '.';
+    }
+    closedir(folder);
+  }
+  return card || exists("/dev/xpmem") || exists("/dev/knem");
 }
 
 void before_init() {
-  if (pager::start() == base::Status::kOk && !pager::engine_serves_kernel()) {
-    keep_processors_only();
+  if (pager::start() != base::Status::kOk) {
+    return;
   }
+  const bool pins = has_pinning_transports();
+  if (pins && pager::session().ledger->told_of_transports.exchange(1, std::memory_order_relaxed) == 0) {
+    base::log_warning(
+        "this node has RDMA network cards, XPMEM or KNEM, which keep pages of the program's memory; messages go without them "
+        "(UCX_TLS, OMPI_MCA_smsc, OMPI_MCA_btl and OMPI_MCA_mtl are set where you have not)");
+  }
+  restrict_transports(!pager::engine_serves_kernel(), pins);
 }
 
 /// What the launcher says under one of these names of the environment.
@@ -49,6 +95,24 @@ int launched_number(std::initializer_list<const char*> names, int otherwise) {
 
 int launched_ranks() {
   return launched_number({"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_NTASKS", "PALS_SIZE"}, 1);
+}
+
+/// The library is about to be used by Headroom itself, collectively: a rank that is not under Headroom would take that for
+/// something else, and wait for ever or worse. Ranks join before the library's own MPI_Init, so nobody waits here in order.
+void check_that_all_are_here() {
+  const int local = launched_number({"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"}, 0);
+  const std::atomic<uint32_t>& alive = pager::session().ledger->alive;
+  for (int waited_ms = 0; static_cast<int>(alive.load(std::memory_order_relaxed)) < local; waited_ms += 10) {
+    if (waited_ms >= kPatienceMs) {
+      base::die(
+          "only %u of the %d ranks that the launcher started on this node found each other: either not all of them were "
+          "started "
+          "with `headroom run`, or they run in containers of their own; start all of them alike",
+          alive.load(std::memory_order_relaxed), local);
+    }
+    const timespec time = {0, 10'000'000};
+    (void)base::system_call(SYS_nanosleep, &time, nullptr);
+  }
 }
 
 void explain_singletons(const char* abi) {
@@ -88,6 +152,9 @@ void after_init(int rank, int size, const char* abi, bool spins) {
   pager::session().self->rank.store(rank, std::memory_order_relaxed);
   if (size == 1 && launched_ranks() > 1) {
     explain_singletons(abi);
+  }
+  if (size > 1) {
+    check_that_all_are_here();
   }
 }
 

@@ -53,13 +53,14 @@ void choose_shortcuts() {
   if (pass != polling_straight) {
     polling_straight = pass;
     lead('p', pass);
+    watch_progress(!pass);
   }
 }
 
 void set_nonblocking_collectives(bool on) {
   nonblocking_collectives.store(on, std::memory_order_relaxed);
   if (!ways_known.exchange(true, std::memory_order_acq_rel)) {
-    pager::call_when_armed(choose_shortcuts);
+    pager::call_when_changed(choose_shortcuts);
   }
   choose_shortcuts();
 }

@@ -5,6 +5,17 @@
 
 namespace headroom::node {
 
+namespace {
+
+void note_peak(Ledger& ledger, int64_t free_now) {
+  const int64_t in_use = ledger.budget - free_now;
+  int64_t peak = ledger.peak_reserved_bytes.load(std::memory_order_relaxed);
+  while (in_use > peak && !ledger.peak_reserved_bytes.compare_exchange_weak(peak, in_use, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
 bool reserve(Ledger& ledger, Member& member, int64_t bytes) {
   int64_t free_now = ledger.free_bytes.load(std::memory_order_relaxed);
   do {
@@ -15,11 +26,13 @@ bool reserve(Ledger& ledger, Member& member, int64_t bytes) {
   } while (!ledger.free_bytes.compare_exchange_weak(free_now, free_now - bytes, std::memory_order_acq_rel,
                                                     std::memory_order_relaxed));
   member.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  const int64_t in_use = ledger.budget - (free_now - bytes);
-  int64_t peak = ledger.peak_reserved_bytes.load(std::memory_order_relaxed);
-  while (in_use > peak && !ledger.peak_reserved_bytes.compare_exchange_weak(peak, in_use, std::memory_order_relaxed)) {
-  }
+  note_peak(ledger, free_now - bytes);
   return true;
+}
+
+void take(Ledger& ledger, Member& member, int64_t bytes) {
+  member.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  note_peak(ledger, ledger.free_bytes.fetch_sub(bytes, std::memory_order_acq_rel) - bytes);
 }
 
 void release(Ledger& ledger, Member& member, int64_t bytes) {

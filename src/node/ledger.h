@@ -87,9 +87,11 @@ struct Ledger {
   std::atomic<int64_t> peak_reserved_bytes;
   std::atomic<uint32_t> short_memory;  // 1 once some member's allocation did not fit
   std::atomic<uint32_t> held_slots;
+  std::atomic<uint32_t> most_held_slots;
   std::atomic<uint32_t> alive;
   std::atomic<uint64_t> failed_at_ns;  // when a member ended with an error of Headroom's; 0 = none did
   std::atomic<uint32_t> singletons;    // processes that are "rank 0 of 1" although a launcher started several
+  std::atomic<uint32_t> told_of_transports;
   std::atomic<uint32_t> mode_changes;
   ModeChange modes[kMaxModeChanges];
   Member members[kMaxMembers];
@@ -108,6 +110,9 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 /// Takes `bytes` of the budget for `member`; false (and nothing taken) if that much is not free. Thread-safe.
 bool reserve(Ledger& ledger, Member& member, int64_t bytes);
+
+/// Takes `bytes` whether or not that much is free: the memory is in use already (L2). Thread-safe.
+void take(Ledger& ledger, Member& member, int64_t bytes);
 
 /// Gives `bytes` back. Thread-safe.
 void release(Ledger& ledger, Member& member, int64_t bytes);

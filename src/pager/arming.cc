@@ -92,9 +92,19 @@ void list_held() {
 }
 
 void watch_static_region(const StaticRegion& region) {
-  if (state.engine->cover({region.address, region.bytes}) != base::Status::kOk) {
-    base::die("the fault engine cannot watch the program's static data; use --static-data off");
+  uint64_t begin = 0;
+  const auto cover_from_begin = [&](uint64_t end) {
+    if (begin < end && state.engine->cover({region.address + begin, end - begin}) != base::Status::kOk) {
+      base::die("the fault engine cannot watch the program's static data; use --static-data off");
+    }
+  };
+  for (uint64_t at = 0; at < region.bytes; at += kBlockBytes) {
+    if (keeps_its_rights(block_of(region.offset + at))) {
+      cover_from_begin(at);
+      begin = at + kBlockBytes;
+    }
   }
+  cover_from_begin(region.bytes);
 }
 
 }  // namespace
@@ -106,8 +116,7 @@ void cover_static_region(int index) {
   list_populated(region.offset, region.offset + region.bytes);
   const auto bytes = static_cast<int64_t>((state.listed - before) * kBlockBytes);
   // The content is there already, so its room is taken whether or not it is free; pump() evicts what is then too much.
-  state.session->self->reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  state.session->ledger->free_bytes.fetch_sub(bytes, std::memory_order_acq_rel);
+  node::take(*state.session->ledger, *state.session->self, bytes);
 }
 
 void cover_new_memory() {

@@ -46,6 +46,8 @@ int open_userfaultfd(bool user_mode_only) {
   return static_cast<int>(system_call(SYS_userfaultfd, flags));
 }
 
+bool too_old = false;  // a userfaultfd could be had, but it cannot do what is needed
+
 class UserfaultfdEngine final : public FaultEngine {
  public:
   bool open(bool user_mode_only) {
@@ -59,6 +61,7 @@ class UserfaultfdEngine final : public FaultEngine {
     api.features = kFeatures;
     if (base::is_error(system_call(SYS_ioctl, descriptor_, UFFDIO_API, &api))) {
       close(descriptor_);  // a kernel before 6.4 lacks write-protection of unpopulated shared memory
+      too_old = true;
       return false;
     }
     return true;
@@ -195,6 +198,17 @@ FaultEngine* make_userfaultfd_engine(bool user_mode_only) {
   return engine->open(user_mode_only) ? engine : nullptr;
 }
 
+namespace {
+
+void die_if_too_old(const char* engine) {
+  if (too_old) {
+    base::die("--engine %s: this kernel's userfaultfd cannot watch shared memory for writes (Linux 6.4 can); use --engine auto",
+              engine);
+  }
+}
+
+}  // namespace
+
 FaultEngine* make_engine() {
   const EngineChoice wanted = base::settings().engine;
   const bool any = wanted == EngineChoice::kAuto;
@@ -202,6 +216,7 @@ FaultEngine* make_engine() {
   if (any || wanted == EngineChoice::kUserfaultfd) {
     engine = make_userfaultfd_engine(false);
     if (engine == nullptr && !any) {
+      die_if_too_old("userfaultfd");
       base::die(
           "--engine userfaultfd: the kernel refuses it to this user; root can allow it with `sysctl "
           "vm.unprivileged_userfaultfd=1` or by making /dev/userfaultfd readable; or use --engine auto");
@@ -210,8 +225,9 @@ FaultEngine* make_engine() {
   if (engine == nullptr && (any || wanted == EngineChoice::kUserfaultfdUser)) {
     engine = make_userfaultfd_engine(true);
     if (engine == nullptr && !any) {
+      die_if_too_old("userfaultfd-user");
       base::die(
-          "--engine userfaultfd-user: the kernel (5.11 or newer is needed, 6.4 for shared memory) or the container's "
+          "--engine userfaultfd-user: the kernel (6.4 or newer is needed) or the container's "
           "seccomp profile refuses it; use --engine auto");
     }
   }

@@ -26,6 +26,7 @@ bool take_room_for_one() {
     state.waits_for_others = false;
     return true;
   }
+  note_short();  // a process that a fork has armed may be the first to find out
   make_room(kBlockBytes);
   return reserve_blocks(1);
 }
@@ -213,8 +214,13 @@ void take_fault(uint64_t block, bool write, Request* request) {
     finish(*request, base::Status::kUnavailable);
     return;
   }
-  trace::count(Counter::kFaults);
   const uint64_t word = word_of(block).load(std::memory_order_relaxed);
+  const uint64_t here = kPinned | kMapped | kWritable;
+  if (request != nullptr && state.engine->kind() == base::EngineChoice::kSigsegv && (word & here) == here) {
+    finish(*request);  // asked before memory was watched: the access is repeated, and the handler then decides whose it is
+    return;
+  }
+  trace::count(Counter::kFaults);
   const bool from_storage = state_of(word) == kStored || state_of(word) == kReading;
   if (from_storage) {
     trace::count(Counter::kFaultsStorage);

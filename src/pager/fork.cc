@@ -97,17 +97,23 @@ const char* content_of(uint64_t block) {
 /// Copies `bytes` to the child's `address`, leaving pages alone that the child has written itself. False: the child is gone.
 bool copy_pages(int descriptor, uintptr_t address, const char* source, uint64_t bytes) {
   uint64_t done = 0;
+  uint64_t step = bytes;
   while (done < bytes) {
     uffdio_copy request = {};
     request.dst = address + done;
     request.src = reinterpret_cast<uint64_t>(source + done);
-    request.len = bytes - done;
+    request.len = bytes - done < step ? bytes - done : step;
     const long result = system_call(SYS_ioctl, descriptor, UFFDIO_COPY, &request);
     if (!base::is_error(result)) {
-      return true;
+      done += request.len;
+      continue;
     }
     done += request.copy > 0 ? static_cast<uint64_t>(request.copy) : 0;
     if (result == -EEXIST) {
+      done += kPageBytes;
+    } else if (result == -ENOENT && step > kPageBytes) {
+      step = kPageBytes;  // the child has changed rights on a part, or mapped something over it: page by page
+    } else if (result == -ENOENT) {
       done += kPageBytes;
     } else if (result != -EAGAIN && result != -EINTR) {
       return false;
@@ -235,6 +241,63 @@ bool take_writable_away(uint64_t block) {
     }
   } while (!word.compare_exchange_weak(before, before & ~kWritable, std::memory_order_acq_rel));
   return true;
+}
+
+/// Copies of blocks that the kernel or others may write at any time (held for writing, or pinned), taken at the fork: such
+/// writes are not seen, so the child cannot be given the content later. The child inherits the copies and puts them in place.
+struct HeldCopies {
+  char* memory = nullptr;
+  uint64_t* blocks = nullptr;
+  uint64_t count = 0;
+  uint64_t room = 0;
+};
+HeldCopies held_copies;
+
+void drop_held_copies() {
+  if (held_copies.memory != nullptr) {
+    (void)system_call(SYS_munmap, held_copies.memory, held_copies.room * kBlockBytes);
+    (void)system_call(SYS_munmap, held_copies.blocks, held_copies.room * sizeof(uint64_t));
+  }
+  held_copies = {};
+}
+
+bool is_held_for_writing(uint64_t block) {
+  const uint64_t word = word_of(block).load(std::memory_order_acquire);
+  return (word & kWriteHoldMask) != 0 && state_of(word) == kResident;
+}
+
+bool copy_held() {
+  const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
+  uint64_t count = 0;
+  for (uint64_t block = 0; block < blocks; ++block) {
+    count += is_held_for_writing(block) ? 1 : 0;
+  }
+  if (count == 0) {
+    return true;
+  }
+  held_copies.room = count;
+  held_copies.memory = static_cast<char*>(base::reserve_memory(count * kBlockBytes));
+  held_copies.blocks = static_cast<uint64_t*>(base::reserve_memory(count * sizeof(uint64_t)));
+  if (held_copies.memory == nullptr || held_copies.blocks == nullptr) {
+    held_copies = {};
+    return false;
+  }
+  for (uint64_t block = 0; block < blocks && held_copies.count < count; ++block) {
+    if (is_held_for_writing(block)) {
+      memcpy(held_copies.memory + held_copies.count * kBlockBytes,
+             reinterpret_cast<const char*>(state.partition->alias + block * kBlockBytes), kBlockBytes);
+      held_copies.blocks[held_copies.count++] = block;
+    }
+  }
+  return true;
+}
+
+void put_held_copies_in_place() {
+  for (uint64_t index = 0; index < held_copies.count; ++index) {
+    const View view = view_of_block(*state.partition, held_copies.blocks[index]);
+    memcpy(reinterpret_cast<void*>(view.address), held_copies.memory + index * kBlockBytes, view.bytes);
+  }
+  drop_held_copies();
 }
 
 /// Write-protects what can be written, so that the parent's next write to each block is seen. All blocks are looked at: those
@@ -446,10 +509,11 @@ base::Status prepare_fork() {
     }
   }
   protect_all();
-  return base::Status::kOk;
+  return copy_held() ? base::Status::kOk : base::Status::kNoMemory;
 }
 
 void finish_fork_in_parent() {
+  drop_held_copies();
   if (sockets[1] >= 0) {
     (void)system_call(SYS_close, sockets[1]);
     sockets[1] = -1;
@@ -463,6 +527,7 @@ void finish_fork_in_child() {
     if (!receive_by_faults(socket)) {
       receive_by_stream(socket);
     }
+    put_held_copies_in_place();
   }
   for (Child& child : children) {
     if (child.used) {

@@ -48,18 +48,25 @@ void bring_blocks(BlockRange range, bool write) {
   }
 }
 
-/// Adds the holds and sees to it that the blocks are there. `address` and `bytes` are what of them the caller means.
-void hold_blocks(BlockRange range, bool write, uintptr_t address, uint64_t bytes) {
+bool is_there(uint64_t word, bool write) {
   const uint64_t wanted = kMapped | (write ? kWritable : 0);
-  bool all_there = true;
-  for (uint64_t block = range.first; block < range.first + range.count; ++block) {
-    const uint64_t amount = kHold + (write ? kWriteHold : 0);
-    const uint64_t word = word_of(block).fetch_add(amount, std::memory_order_seq_cst);
-    all_there = all_there && state_of(word) == kResident && (word & wanted) == wanted;
-  }
+  return state_of(word) == kResident && (word & wanted) == wanted;
+}
+
+/// After holds were added: sees to it that the blocks are there. `address` and `bytes` are what of them the caller means.
+void make_present(BlockRange range, bool write, bool all_there, uintptr_t address, uint64_t bytes) {
   if (!all_there && !populate_while_unarmed(address, bytes)) {
     bring_blocks(range, write);
   }
+}
+
+void hold_blocks(BlockRange range, bool write, uintptr_t address, uint64_t bytes) {
+  bool all_there = true;
+  for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+    const uint64_t amount = kHold + (write ? kWriteHold : 0);
+    all_there = is_there(word_of(block).fetch_add(amount, std::memory_order_seq_cst), write) && all_there;
+  }
+  make_present(range, write, all_there, address, bytes);
 }
 
 /// Calls `action(range, address, bytes)` for each part of [address, address + bytes) that lies in evictable memory.
@@ -75,6 +82,32 @@ void for_each_range(const void* address, uint64_t bytes, Action action) {
     }
     at += used;
   }
+}
+
+/// Takes the hold that `bit` stands for away, if it is there.
+void end_keeping(uint64_t block, uint64_t bit) {
+  uint64_t seen = word_of(block).load(std::memory_order_relaxed);
+  do {
+    if ((seen & bit) == 0) {
+      return;
+    }
+  } while (!word_of(block).compare_exchange_weak(seen, seen - bit - kHold - kWriteHold, std::memory_order_acq_rel));
+  pinned_bytes.fetch_sub(kBlockBytes, std::memory_order_relaxed);
+}
+
+/// Adds to each block a write hold that `bit` stands for, once.
+void keep(const void* address, uint64_t bytes, uint64_t bit) {
+  for_each_range(address, bytes, [=](BlockRange range, uintptr_t, uint64_t) {
+    for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+      uint64_t before = 0;
+      if (!mark_kept(block, bit, before)) {
+        continue;
+      }
+      pinned_bytes.fetch_add(kBlockBytes, std::memory_order_relaxed);
+      const View view = view_of_block(partition(), block);
+      make_present({block, 1}, true, is_there(before, true), view.address, view.bytes);
+    }
+  });
 }
 
 }  // namespace
@@ -93,21 +126,43 @@ void hold(const void* address, uint64_t bytes, bool write) {
   for_each_range(address, bytes, [=](BlockRange range, uintptr_t at, uint64_t used) { hold_blocks(range, write, at, used); });
 }
 
-bool try_pin(const void* address, uint64_t bytes) {
+namespace {
+
+/// What may be pinned in all: half of what blocks can have. What lies outside the arena is measured once memory is short.
+uint64_t pin_limit() {
   const node::Ledger& ledger = *session().ledger;
-  const uint64_t alive = ledger.alive.load(std::memory_order_relaxed);
-  const uint64_t half_share = static_cast<uint64_t>(ledger.budget) / (2 * (alive > 0 ? alive : 1));
+  const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
+  const int64_t share = ledger.budget / (alive > 0 ? alive : 1);
+  const int64_t other = is_armed() ? session().self->other_bytes.load(std::memory_order_relaxed) : share / 2;
+  return static_cast<uint64_t>((share - other) / 2);
+}
+
+bool try_keep(const void* address, uint64_t bytes, uint64_t bit) {
   uint64_t fresh = 0;
   for_each_range(address, bytes, [&](BlockRange range, uintptr_t, uint64_t) {
     for (uint64_t block = range.first; block < range.first + range.count; ++block) {
-      fresh += (word_of(block).load(std::memory_order_relaxed) & kPinned) == 0 ? kBlockBytes : 0;
+      fresh += (word_of(block).load(std::memory_order_relaxed) & bit) == 0 ? kBlockBytes : 0;
     }
   });
-  if (fresh > 0 && pinned_bytes.load(std::memory_order_relaxed) + fresh > half_share) {
+  if (fresh > 0 && pinned_bytes.load(std::memory_order_relaxed) + fresh > pin_limit()) {
     return false;
   }
-  pin(address, bytes);
+  keep(address, bytes, bit);
   return true;
+}
+
+}  // namespace
+
+bool try_pin(const void* address, uint64_t bytes) { return try_keep(address, bytes, kPinned); }
+bool try_lock(const void* address, uint64_t bytes) { return try_keep(address, bytes, kLocked); }
+void pin(const void* address, uint64_t bytes) { keep(address, bytes, kPinned); }
+
+void unlock(const void* address, uint64_t bytes) {
+  for_each_range(address, bytes, [](BlockRange range, uintptr_t, uint64_t) {
+    for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+      end_keeping(block, kLocked);
+    }
+  });
 }
 
 bool is_pinned(const void* address) {
@@ -117,22 +172,8 @@ bool is_pinned(const void* address) {
 }
 
 void unpin(uint64_t block) {
-  if ((word_of(block).load(std::memory_order_relaxed) & kPinned) != 0) {
-    word_of(block).fetch_sub(kPinned + kHold + kWriteHold, std::memory_order_acq_rel);
-    pinned_bytes.fetch_sub(kBlockBytes, std::memory_order_relaxed);
-  }
-}
-
-void pin(const void* address, uint64_t bytes) {
-  for_each_range(address, bytes, [](BlockRange range, uintptr_t, uint64_t) {
-    for (uint64_t block = range.first; block < range.first + range.count; ++block) {
-      if ((word_of(block).fetch_or(kPinned, std::memory_order_acq_rel) & kPinned) == 0) {
-        pinned_bytes.fetch_add(kBlockBytes, std::memory_order_relaxed);
-        const View view = view_of_block(partition(), block);
-        hold_blocks({block, 1}, true, view.address, view.bytes);
-      }
-    }
-  });
+  end_keeping(block, kPinned);
+  end_keeping(block, kLocked);
 }
 
 void drop_hold(const void* address, uint64_t bytes, bool write) {

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -92,16 +93,26 @@ int64_t measure() {
 
 }  // namespace
 
+namespace {
+bool said_that_it_is_much = false;
+}
+
 void reserve_other_memory() {
   node::Ledger& ledger = *state.session->ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
   const int64_t most = ledger.budget / (2 * (alive > 0 ? alive : 1));
   const int64_t measured = measure();
   const int64_t wanted = measured < most ? measured : most;
+  if (measured > most && !said_that_it_is_much) {
+    said_that_it_is_much = true;
+    base::log_warning(
+        "%lld MiB are in use outside of what can be moved to storage (small allocations, the MPI library), more than half of "
+        "this process's share of --memory; %lld MiB of it are counted, so the node may use more than its budget",
+        static_cast<long long>(measured >> 20), static_cast<long long>(most >> 20));
+  }
   node::Member& self = *state.session->self;
-  // Taken whether or not it is free: the memory is there. What is missing then is made up by evicting (pump()).
-  self.reserved_bytes.fetch_add(wanted - state.other_bytes, std::memory_order_relaxed);
-  ledger.free_bytes.fetch_sub(wanted - state.other_bytes, std::memory_order_acq_rel);
+  // What is missing then is made up by evicting (pump()).
+  node::take(ledger, self, wanted - state.other_bytes);
   self.other_bytes.store(wanted, std::memory_order_relaxed);
   state.other_bytes = wanted;
   state.other_measured_ns = base::monotonic_ns();

@@ -35,7 +35,13 @@ constexpr uint64_t kMeasureEveryNs = 1'000'000'000;
 base::FutexLock transition_lock;
 std::atomic<bool> armed_flag{false};
 std::atomic<bool> forked_child{false};
-std::atomic<void (*)()> when_armed{nullptr};
+std::atomic<void (*)()> when_changed{nullptr};
+
+void tell_of_change() {
+  if (void (*function)() = when_changed.load(std::memory_order_acquire)) {
+    function();
+  }
+}
 
 void become_armed() {
   {
@@ -43,9 +49,7 @@ void become_armed() {
     arm();
     armed_flag.store(true, std::memory_order_release);
   }
-  if (void (*function)() = when_armed.load(std::memory_order_acquire)) {
-    function();
-  }
+  tell_of_change();
 }
 
 void serve_request(Request& request) {
@@ -158,6 +162,7 @@ void* pager_thread(void*) {
       if (!state.armed && session.ledger->short_memory.load(std::memory_order_acquire) != 0) {
         become_armed();
       }
+      tell_of_change();  // also to a process that a fork has armed before
       answer_requests_for_room();
     }
     if (node::outlived_failure(session)) {
@@ -217,10 +222,8 @@ Status start_once() {
 }
 
 void make_short() {
+  note_short();
   node::Ledger& ledger = *the_session.ledger;
-  if (ledger.short_memory.exchange(1, std::memory_order_acq_rel) == 0) {
-    node::ring_everybody(the_session);
-  }
   const int64_t members = ledger.alive.load(std::memory_order_relaxed);
   if (ledger.budget < members * kFloorBytes) {
     base::die(
@@ -232,6 +235,14 @@ void make_short() {
 }
 
 }  // namespace
+
+void note_short() {
+  std::atomic<uint32_t>& is_short = the_session.ledger->short_memory;
+  if (is_short.load(std::memory_order_relaxed) == 0 && is_short.exchange(1, std::memory_order_acq_rel) == 0) {
+    node::ring_everybody(the_session);
+    node::ring(the_session, the_session.index);  // our own waiting changes too
+  }
+}
 
 Status start() {
   int expected = 0;
@@ -258,7 +269,7 @@ bool engine_serves_kernel() { return state.engine != nullptr && state.engine->se
 base::EngineChoice engine() { return state.engine->kind(); }
 bool is_armed() { return armed_flag.load(std::memory_order_acquire); }
 
-void call_when_armed(void (*function)()) { when_armed.store(function, std::memory_order_release); }
+void call_when_changed(void (*function)()) { when_changed.store(function, std::memory_order_release); }
 
 void claim_blocks(uint64_t count) {
   const auto bytes = static_cast<int64_t>(count * arena::kBlockBytes);
@@ -346,6 +357,23 @@ bool populate_while_unarmed(uintptr_t address, uint64_t bytes) {
     (void)base::system_call(SYS_madvise, page, address + bytes - page, MADV_POPULATE_WRITE);
   }
   return true;
+}
+
+bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before) {
+  const base::LockHolder lock(transition_lock);
+  before = word_of(block).load(std::memory_order_relaxed);
+  do {
+    if ((before & bit) != 0) {
+      return false;
+    }
+  } while (!word_of(block).compare_exchange_weak(before, (before | bit) + arena::kHold + arena::kWriteHold));
+  return true;
+}
+
+void* alias_of(const void* address) {
+  uint64_t offset = 0;
+  (void)arena::find_offset(detail::the_partition, reinterpret_cast<uintptr_t>(address), offset);
+  return reinterpret_cast<void*>(detail::the_partition.alias + offset);
 }
 
 void set_idle(bool idle) {

@@ -57,6 +57,10 @@ inline bool covers(const void* address);
 /// True if any of [address, address + bytes) does.
 inline bool overlaps(const void* address, uint64_t bytes);
 
+/// The other mapping of the memory at `address`, which must lie in evictable memory: no faults, no rights of the program's. To
+/// be used under a hold.
+void* alias_of(const void* address);
+
 /// Whether the engine lets the kernel touch absent memory (userfaultfd without restriction).
 bool engine_serves_kernel();
 base::EngineChoice engine();
@@ -64,8 +68,9 @@ base::EngineChoice engine();
 /// Whether faults are tracked now.
 bool is_armed();
 
-/// Has `function` called, on the pager thread, once memory is short. One function; before start() or while memory is enough.
-void call_when_armed(void (*function)());
+/// Has `function` called, on the pager thread, when memory has become short and, before that, when members have joined. One
+/// function.
+void call_when_changed(void (*function)());
 
 /// Claims budget for `count` more blocks that allocations will use. While memory is enough this reserves them; the call
 /// that does not fit makes the node short and arms this process.
@@ -91,8 +96,11 @@ void drop_hold(const void* address, uint64_t bytes, bool write);
 
 /// A write hold for as long as the content of these blocks lives (until they are discarded); once however often it is asked.
 void pin(const void* address, uint64_t bytes);
-/// The same, unless half of this process's share of the budget would then be pinned: false, and nothing is.
+/// The same, unless half of what this process may have of blocks would then be pinned: false, and nothing is.
 bool try_pin(const void* address, uint64_t bytes);
+/// As try_pin(), until unlock(); for mlock(), which does not count either.
+bool try_lock(const void* address, uint64_t bytes);
+void unlock(const void* address, uint64_t bytes);
 /// Whether the block that `address`, in evictable memory, lies in is pinned.
 bool is_pinned(const void* address);
 

@@ -106,12 +106,17 @@ void answer_requests_for_room();
 void discard(uint64_t block, uint64_t count);
 
 // pager.cc
+/// Memory does not suffice: everybody on the node is told, once.
+void note_short();
 /// If memory is not watched yet: makes the pages present where the kernel would fail on missing ones, and returns true. Called
 /// by the program's threads; excludes arming meanwhile.
 bool populate_while_unarmed(uintptr_t address, uint64_t bytes);
+/// Adds `bit` and a write hold to the block's word, unless the bit is there (false); `before` is what the word was. Excludes
+/// arming meanwhile.
+bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before);
 
 // hold.cc
-/// Ends pin()'s hold on a block whose content is given up.
+/// Ends pin()'s and try_lock()'s holds on a block whose content is given up.
 void unpin(uint64_t block);
 
 // arming.cc

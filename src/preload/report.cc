@@ -97,7 +97,8 @@ void write_json(FILE* out, const node::Ledger& ledger, const char* host) {
   write_string(out, base::settings().storage);
   fprintf(out, ",\n  \"evict\": \"%s\",\n",
           base::choice_name("evict", static_cast<int>(base::settings().evict), word, sizeof word));
-  fprintf(out, "  \"slots\": %u,\n  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.slots(), ledger.cores(),
+  fprintf(out, "  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.slots(),
+          ledger.most_held_slots.load(std::memory_order_relaxed), ledger.cores(),
           ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false");
   fprintf(out, "  \"elapsed_s\": %.3f,\n  \"modes\": [", static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9);
   const uint32_t changes = ledger.mode_changes.load(std::memory_order_acquire);

@@ -38,11 +38,19 @@ Member& self() { return *pager::session().self; }
 
 void set_run_state(RunState state) { self().run_state.store(static_cast<uint32_t>(state), std::memory_order_release); }
 
+void note_held_slots(uint32_t held) {
+  std::atomic<uint32_t>& most = ledger().most_held_slots;
+  uint32_t known = most.load(std::memory_order_relaxed);
+  while (held > known && !most.compare_exchange_weak(known, held, std::memory_order_relaxed)) {
+  }
+}
+
 bool try_take_slot() {
   uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
   while (held < ledger().slots()) {
     // acq_rel: pairs with release_slot() of the member whose turn ended.
     if (ledger().held_slots.compare_exchange_weak(held, held + 1, std::memory_order_acq_rel)) {
+      note_held_slots(held + 1);
       self().has_slot.store(1, std::memory_order_release);
       return true;
     }
@@ -95,7 +103,7 @@ void wait_for_slot() {
       break;
     }
     if (base::monotonic_ns() - started > kOverdueNs) {
-      ledger().held_slots.fetch_add(1, std::memory_order_acq_rel);
+      note_held_slots(ledger().held_slots.fetch_add(1, std::memory_order_acq_rel) + 1);
       self().has_slot.store(1, std::memory_order_release);
       trace::count(Counter::kTurnsOverdue);
       break;

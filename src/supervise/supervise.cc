@@ -4,7 +4,7 @@
 // others before they can. This process is the program's parent, a few hundred KiB, between it and the launcher. Since it
 // holds the program's descriptors too, the launcher learns of the death only when this process ends, after it has spoken.
 //
-// Signals that the launcher sends are passed on; those from the terminal reach the whole process group anyway. The exit
+// Signals are passed on; those from the terminal, and a launcher's, reach the whole process group anyway. The exit
 // status is the program's; if a signal ended the program, this process ends by the same one. If this process is killed, the
 // program is killed too. Not linked with the rest of Headroom.
 #include <errno.h>
@@ -23,8 +23,11 @@ namespace {
 
 volatile sig_atomic_t program = 0;
 
+volatile sig_atomic_t launcher = 0;  // our parent, if it is a launcher that gave us a process group
+
+/// Launchers send to the whole process group, so the program has it already; everybody else sends to this process.
 void pass_on(int number, siginfo_t* info, void*) {
-  if (info->si_code != SI_KERNEL && program != 0) {
+  if (info->si_code != SI_KERNEL && program != 0 && (launcher == 0 || info->si_pid != launcher)) {
     kill(program, number);
   }
 }
@@ -53,6 +56,9 @@ const char* cause(int number) {
       return "by the kernel because memory ran out (then lower --memory, or raise the job's limit), or by somebody";
     case SIGBUS:
       return "an access to memory that the system could not provide";
+    case SIGTERM:
+      return "the job was told to stop: by somebody, by its launcher because another rank failed, or by the batch system at "
+             "the job's time limit";
     case SIGSEGV:
     case SIGABRT:
     case SIGFPE:
@@ -72,6 +78,15 @@ void explain(int number, const char* name) {
   (void)!write(STDERR_FILENO, line, static_cast<size_t>(length));
 }
 
+/// Who stops a job at the terminal knows it; of all the ranks that a launcher tells to stop, one says so.
+bool is_worth_saying(int number) {
+  if (number == SIGTERM) {
+    const char* rank = rank_text();
+    return rank == nullptr || strcmp(rank, "0") == 0;
+  }
+  return number != SIGINT && number != SIGHUP && number != SIGPIPE;
+}
+
 [[noreturn]] void end_by_signal(int number) {
   const rlimit no_core = {0, 0};  // the program has dumped already, if it was to
   setrlimit(RLIMIT_CORE, &no_core);
@@ -88,6 +103,9 @@ int main(int count, char** words) {
     return 2;
   }
   const pid_t parent = getpid();
+  if (rank_text() != nullptr && getpgrp() == parent) {
+    launcher = getppid();
+  }
   pass_signals_on();
   program = fork();
   if (program == 0) {
@@ -111,7 +129,7 @@ int main(int count, char** words) {
     return WEXITSTATUS(status);
   }
   const int number = WTERMSIG(status);
-  if (number != SIGTERM && number != SIGINT && number != SIGHUP && number != SIGPIPE) {
+  if (is_worth_saying(number)) {
     explain(number, words[2]);
   }
   end_by_signal(number);

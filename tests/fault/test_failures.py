@@ -1,5 +1,6 @@
 """What goes wrong ends with a message that names rank, cause and remedy, in time, and leaves nothing behind."""
 
+import contextlib
 import re
 import signal
 import subprocess
@@ -37,30 +38,28 @@ def test_an_error_ends_the_whole_job_even_if_the_launcher_does_not(tmp_path):
     assert "another rank of this node ended with an error" in run.errors
 
 
-def test_full_file_system(tmp_path):
-    """A real file system that fills up."""
-    need("root")
-    image, mount = tmp_path / "image", tmp_path / "mount"
+@contextlib.contextmanager
+def small_disk(folder, mebibytes):
+    """A real file system of this size."""
+    need("loop devices")
+    image, mount = folder / "image", folder / "mount"
     mount.mkdir()
     with image.open("wb") as file:
-        file.truncate(48 * MIB)
+        file.truncate(mebibytes * MIB)
     subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    if subprocess.run(["mount", "-o", "loop", image, mount], capture_output=True, check=False).returncode != 0:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32M", "none", mount], check=True)
+    subprocess.run(["mount", "-o", "loop", image, mount], check=True)
     try:
-        mpi = WHEELS[0]
-        program = compile_program(mpi, "out_of_core.c")
-        env = environment(memory="48M", storage=str(mount))
-        # Given by the environment, so that a memory file system is accepted if no loop device can be had.
-        run = plain_run(
-            [*mpi.command(2), "env", f"HEADROOM_STORAGE={mount}", HEADROOM, "run", program, 32, 1], env=env, timeout=60
-        )
-        assert run.returncode != 0
-        assert "in memory" in run.stderr or re.search(
-            r"rank \d+: error: .*No space left on device.*--storage", run.stderr
-        ), run.stderr
+        yield mount
     finally:
         subprocess.run(["umount", "-l", mount], check=True)
+
+
+def test_full_file_system(mpi, tmp_path):
+    program = compile_program(mpi, "out_of_core.c")
+    with small_disk(tmp_path, 110) as mount:
+        run = headroom_run([program, 64, 1], tmp_path, before=mpi.command(2), memory="48M", storage=mount, timeout=60)
+    assert run.status != 0
+    assert re.search(r"rank \d+: error: .*No space left on device.*--storage", run.errors), run.errors
 
 
 def test_budget_too_small(mpi, tmp_path):
@@ -84,21 +83,21 @@ def test_killed_rank(mpi, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopping_the_launcher(mpi, number):
-    """A signal to `headroom run -n` reaches the ranks; nobody is left."""
+@pytest.mark.parametrize("launcher", ["headroom run -n", "mpiexec"])
+def test_stopping_the_launcher(mpi, launcher, number):
+    """A signal to `headroom run -n`, or to mpiexec itself, reaches the ranks; nobody is left."""
     program = compile_program(mpi, "wait_and_die.c")
-    command = [HEADROOM, "run", "-n", "3", "--memory", "64M", "--", program, "sleep"]
-    with subprocess.Popen(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-        start_new_session=True,
-    ) as child:
+    options = ["--memory", "64M", "--", program, "sleep"]
+    before = [HEADROOM, "run", "-n", 3] if launcher == "headroom run -n" else [*mpi.command(3), HEADROOM, "run"]
+    command = [str(word) for word in (*before, *options)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=environment(), start_new_session=True, **pipes) as child:
         assert child.stdout.readline().strip() == "waiting"
         child.send_signal(number)
-        assert child.wait(timeout=30) != 0
+        errors = child.communicate(timeout=30)[1]
+        assert child.returncode != 0
+    if number == signal.SIGTERM and launcher == "headroom run -n":
+        assert "headroom: told to stop by signal 15 (Terminated); the ranks are told too" in errors
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and running(program.name):
         time.sleep(0.1)
@@ -116,6 +115,13 @@ def test_unwritable_storage(tmp_path):
         run = headroom_run([program], tmp_path, memory="64M", storage=path)
         assert run.status == 1
         assert f"--storage {path}" in run.errors
+
+
+def test_storage_without_room_is_refused(tmp_path):
+    with small_disk(tmp_path, 20) as mount:
+        run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, memory="64M", storage=mount)
+    assert run.status == 1
+    assert re.search(rf"storage in {mount} has \d+\.\d MiB free: too little", run.errors), run.errors
 
 
 def test_storage_in_memory_is_refused(tmp_path):

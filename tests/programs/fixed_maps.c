@@ -147,6 +147,31 @@ static void move_to_a_fixed_place(void) {
   CHECK(munmap(to, 6 * MIB) == 0);
 }
 
+/* Decommitting as allocators do it, and moving or freeing what cannot be written. */
+static void rights_of_freed_memory(int of_much) {
+  unsigned char* map = map_at(NULL, 4 * MIB, PROT_READ | PROT_WRITE, 0);
+  fill(map, 4 * MIB, 11);
+  CHECK(mprotect(map + 4096, MIB / 2, PROT_NONE) == 0 && madvise(map + 4096, MIB / 2, MADV_DONTNEED) == 0);
+  press();
+  CHECK(mprotect(map + 4096, MIB / 2, PROT_READ | PROT_WRITE) == 0 && zero(map + 4096, MIB / 2));
+  CHECK(same(map, 0, 4096, 11) && same(map, 4096 + MIB / 2, 4 * MIB, 11));
+  const size_t count = of_much ? 4 * MIB : MIB;
+  fill(map, 4 * MIB, 12);
+  CHECK(mprotect(map, count, PROT_READ) == 0);
+  unsigned char* moved = mremap(map, 4 * MIB, 9 * MIB, MREMAP_MAYMOVE);
+  CHECK(moved != MAP_FAILED && same(moved, 0, 4 * MIB, 12) && zero(moved + 4 * MIB, 5 * MIB));
+  unsigned char* next = malloc(4 * MIB); /* most likely where the map was */
+  fill(next, 4 * MIB, 13);
+  press();
+  CHECK(same(next, 0, 4 * MIB, 13));
+  CHECK(mprotect((void*)(((size_t)next + 4095) & ~(size_t)4095), MIB / 2, PROT_READ) == 0);
+  free(next);
+  next = malloc(4 * MIB);
+  fill(next, 4 * MIB, 14);
+  free(next);
+  CHECK(munmap(moved, 9 * MIB) == 0);
+}
+
 static void what_cannot_be(void) {
   unsigned char* map = map_at(NULL, 4 * MIB, PROT_READ | PROT_WRITE, 0);
   fill(map, 4 * MIB, 9);
@@ -169,6 +194,7 @@ int main(int argc, char** argv) {
   commit_and_decommit();
   own_rights(argc > 2 && atoi(argv[2]) != 0);
   move_to_a_fixed_place();
+  rights_of_freed_memory(argc > 2 && atoi(argv[2]) != 0);
   what_cannot_be();
   CHECK(same(early, 0, 2 * MIB, 10) && faults(early + MIB, 1) && !faults(early + MIB, 0));
   printf("ok\n");

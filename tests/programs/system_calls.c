@@ -141,6 +141,29 @@ static void many_datagrams(void) {
   press();
   CHECK(recvmmsg(ends[1], received, 3, 0, NULL) == 3);
   CHECK(memcmp(buffer, buffer + (2 << 20), 3 * 4096) == 0);
+  enum { kBatch = 64 }; /* the usual batch */
+  static struct iovec batch_in[kBatch], batch_out[kBatch];
+  static struct mmsghdr batch_sent[kBatch], batch_received[kBatch];
+  int high = 1 << 20;
+  CHECK(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &high, sizeof high) == 0);
+  int got = 0, put = 0;
+  memset(buffer + (2 << 20), 0, 1 << 20);
+  for (int i = 0; i < kBatch; ++i) {
+    batch_out[i] = (struct iovec){buffer + i * 1024, 1024};
+    batch_in[i] = (struct iovec){buffer + (2 << 20) + i * 1024, 1024};
+    batch_sent[i].msg_hdr = (struct msghdr){.msg_iov = &batch_out[i], .msg_iovlen = 1};
+    batch_received[i].msg_hdr = (struct msghdr){.msg_iov = &batch_in[i], .msg_iovlen = 1};
+  }
+  while (got < kBatch) { /* the queue of such a socket holds fewer */
+    press();
+    int sent_now = sendmmsg(ends[0], batch_sent + put, (unsigned)(kBatch - put), MSG_DONTWAIT);
+    put += sent_now > 0 ? sent_now : 0;
+    press();
+    int received_now = recvmmsg(ends[1], batch_received + got, (unsigned)(kBatch - got), MSG_DONTWAIT, NULL);
+    CHECK(received_now > 0);
+    got += received_now;
+  }
+  CHECK(memcmp(buffer, buffer + (2 << 20), kBatch * 1024) == 0);
   free(buffer);
   close(ends[0]);
   close(ends[1]);

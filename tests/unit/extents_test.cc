@@ -126,6 +126,8 @@ TEST(Extents, AFixedPlaceTakesWhatIsThere) {
   EXPECT_EQ(at[100 * kMiB], 0);
   release(at, 16 * kMiB, false);
   release(at + 100 * kMiB, kMiB, false);
+  ASSERT_TRUE(allocate_at(at + 90 * kMiB, 20 * kMiB)) << "partly at the free end, partly beyond it";
+  release(at + 90 * kMiB, 20 * kMiB, false);
   trim_kept_extents();
   EXPECT_EQ(pager::session().self->reserved_bytes.load(), 0) << "every claim was given back";
   EXPECT_FALSE(allocate_at(at + arena::kPartitionBytes, kMiB)) << "outside the partition";
