@@ -265,12 +265,13 @@ HEADROOM_EXPORT ssize_t recvfrom(int socket, void* buffer, size_t bytes, int fla
   }
   iovec vector = {buffer, bytes};
   msghdr message = {};
-  message.msg_name = length != nullptr ? from : nullptr;
-  message.msg_namelen = message.msg_name != nullptr ? *length : 0;
+  const bool wants_sender = from != nullptr && length != nullptr;
+  message.msg_name = wants_sender ? from : nullptr;
+  message.msg_namelen = wants_sender ? *length : 0;
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
   const ssize_t result = recvmsg(socket, &message, flags);
-  if (result >= 0 && message.msg_name != nullptr) {
+  if (result >= 0 && wants_sender) {
     *length = message.msg_namelen;
   }
   return result;

@@ -139,7 +139,8 @@ void arm() {
   const auto resident = static_cast<int64_t>(state.listed * kBlockBytes);
   node::Member& self = *state.session->self;
   state.armed = true;
-  node::release(*state.session->ledger, self, self.reserved_bytes.load(std::memory_order_relaxed) - resident);
+  node::release(*state.session->ledger, self,
+                self.reserved_bytes.load(std::memory_order_relaxed) - state.other_bytes - resident);
   reserve_other_memory();
   self.armed.store(1, std::memory_order_release);
   base::log_debug("memory is short; %lld MiB resident", static_cast<long long>(resident >> 20));

@@ -278,6 +278,7 @@ void claim_blocks(uint64_t count) {
     if (is_armed()) {
       return;  // reserved when touched
     }
+    count_other_memory_roughly();
     if (the_session.ledger->short_memory.load(std::memory_order_acquire) == 0 &&
         node::reserve(*the_session.ledger, *the_session.self, bytes)) {
       return;

@@ -128,6 +128,8 @@ void cover_static_region(int index);
 // other_memory.cc
 /// Measures what is resident outside the arena and reserves it.
 void reserve_other_memory();
+/// The same in a few microseconds and roughly, while memory is enough; with the lock held that excludes arming.
+void count_other_memory_roughly();
 
 // transfers.cc
 bool can_transfer();

@@ -104,6 +104,20 @@ def test_stopping_the_launcher(mpi, launcher, number):
     assert not running(program.name)
 
 
+@pytest.mark.parametrize("launcher", ["headroom run -n", "mpiexec"])
+def test_a_signal_arrives_once(mpi, launcher):
+    """Launchers signal whole process groups, and Headroom has a process of its own in each."""
+    program = compile_program(mpi, "count_signals.c")
+    before = [HEADROOM, "run", "-n", 2] if launcher == "headroom run -n" else [*mpi.command(2), HEADROOM, "run"]
+    command = [str(word) for word in (*before, "--memory", "64M", "--", program)]
+    with subprocess.Popen(command, text=True, env=environment(), stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout.readline().strip() == "waiting"
+        child.send_signal(signal.SIGUSR1)
+        output = child.communicate(timeout=30)[0]
+        assert child.returncode == 0
+    assert sorted(output.splitlines()) == ["rank 0 got 1", "rank 1 got 1"]
+
+
 def running(name: str) -> list[str]:
     listing = subprocess.run(["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listing.splitlines() if name in line and " Z" not in line]
@@ -183,6 +197,14 @@ def test_wrong_launcher_is_explained(tmp_path):
     run = headroom_run([program, 2, 1], tmp_path, before=WHEELS[0].command(3), memory="64M")
     assert run.errors.count('this one is "rank 0 of 1"') == 1, run.errors
     assert "headroom run -n 3" in run.errors
+
+
+def test_a_job_that_is_only_partly_under_headroom_is_refused(mpi, tmp_path):
+    program = compile_program(mpi, "calls.c")
+    command = [*mpi.command(1), program, 1, ":", "-n", 2, HEADROOM, "run", "--memory", "64M", "--", program, 1]
+    done = plain_run(command, timeout=60)
+    assert done.returncode != 0
+    assert "only 2 of the 3 ranks that the launcher started on this node found each other" in done.stderr
 
 
 def test_program_not_found(tmp_path):

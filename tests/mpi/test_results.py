@@ -1,9 +1,11 @@
 """The same results as without Headroom, with memory enough and short, on every engine and MPI; and that it really paged."""
 
+import json
+
 import pytest
 
 from conditions import need
-from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, headroom_run, plain_run
+from conftest import BUILD, DEBIAN, HEADROOM, STANDARD_ABI, WHEELS, compile_program, headroom_run, plain_run
 
 MIB = 1 << 20
 
@@ -85,6 +87,41 @@ def test_more_ranks_than_cores_and_memory(mpi, tmp_path):
     assert "wrong 0" in under.output
     under.assert_paged(8 * 2 * 8 * MIB, 64 * MIB)
     assert under.report["slots"] <= under.report["cores"]
+
+
+def test_ranks_that_would_choose_other_forms_agree(tmp_path):
+    """One rank would wait in the library, two would poll nonblocking forms: the collectives of all take one form."""
+    mpi = WHEELS[1]
+    program = compile_program(mpi, "calls.c")
+    report = tmp_path / "forms.json"
+    under = [HEADROOM, "run", "--memory", "1G", "--json", report]
+    plain = plain_run([*mpi.command(3), program, 2])
+    mixed = [*mpi.command(1), *under, "--mode", "pass", "--", program, 2, ":", "-n", 2, *under, "--mode", "turns", "--"]
+    done = plain_run([*mixed, program, 2], timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+    figures = json.loads(report.read_text())
+    assert {rank["collectives"] for rank in figures["ranks"]} == {"nonblocking"}
+    assert all(rank["collectives_nonblocking"] > 0 for rank in figures["ranks"])
+
+
+def test_slots_bound_who_computes(mpi, tmp_path):
+    program = compile_program(mpi, "out_of_core.c")
+    under = headroom_run([program, 12, 2], tmp_path, before=mpi.command(4), memory="40M", slots=1)
+    assert under.status == 0, under.errors
+    assert under.report["slots"] == 1
+    assert under.report["most_slots_held"] == 1 or under.total("turns_overdue") > 0
+    assert under.total("turns") > 4
+    under.assert_paged(4 * 2 * 12 * MIB, 40 * MIB)
+
+
+def test_python_started_by_headroom(mpi, tmp_path):
+    """`headroom run -n 3 -- python3 script.py`: the launcher is that of the interpreter's mpi4py."""
+    script = tmp_path / "script.py"
+    script.write_text("from mpi4py import MPI\nimport sys\nsys.stdout.write('%d\\n' % MPI.COMM_WORLD.allreduce(1))\n")
+    done = plain_run([HEADROOM, "run", "-n", 3, "--memory", "1G", "--", BUILD / f"mpi/{mpi.name}/bin/python3", script])
+    assert done.stdout.split() == ["3", "3", "3"], done.stderr
+    assert ": 3 processes," in done.stderr
 
 
 def test_yielding_happens_in_the_library(tmp_path):

@@ -20,6 +20,12 @@ inline void set_environment(const char* memory, const char* engine, const char* 
   base::load_settings();
 }
 
+/// What is claimed of the budget for memory of the arena.
+inline int64_t claimed_bytes() {
+  const node::Member& self = *pager::session().self;
+  return self.reserved_bytes.load() - self.other_bytes.load();
+}
+
 /// Whether the pager's invariants hold now.
 inline bool invariants_hold() {
   pager::Request request = {};

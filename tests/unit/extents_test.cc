@@ -77,7 +77,7 @@ TEST(Extents, RandomWalkInMemory) {
   random_walk("512M", "auto", 3000);
   EXPECT_FALSE(pager::is_armed());
   trim_kept_extents();
-  EXPECT_EQ(pager::session().self->reserved_bytes.load(), 0) << "every claim was given back";
+  EXPECT_EQ(test::claimed_bytes(), 0) << "every claim was given back";
   EXPECT_TRUE(node::check_invariants(*pager::session().ledger));
 }
 
@@ -101,7 +101,7 @@ TEST(Extents, MiddleOfAnAllocationCanBeFreed) {
   release(at + (2 << 20), 4 << 20, false);
   EXPECT_EQ(at[(2 << 20) - 1], 7);
   EXPECT_EQ(at[6 << 20], 7);
-  EXPECT_EQ(pager::session().self->reserved_bytes.load(), 4 << 20);
+  EXPECT_EQ(test::claimed_bytes(), 4 << 20);
 }
 
 /// A mapping at a fixed place over memory of which a part is in use, a part free, and a part kept for reuse.
@@ -129,7 +129,7 @@ TEST(Extents, AFixedPlaceTakesWhatIsThere) {
   ASSERT_TRUE(allocate_at(at + 90 * kMiB, 20 * kMiB)) << "partly at the free end, partly beyond it";
   release(at + 90 * kMiB, 20 * kMiB, false);
   trim_kept_extents();
-  EXPECT_EQ(pager::session().self->reserved_bytes.load(), 0) << "every claim was given back";
+  EXPECT_EQ(test::claimed_bytes(), 0) << "every claim was given back";
   EXPECT_FALSE(allocate_at(at + arena::kPartitionBytes, kMiB)) << "outside the partition";
 }
 
