@@ -70,7 +70,7 @@ def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | N
 
 def within(budget: int) -> int:
     """The most that may count as resident: memory outside the arena is found when it is there, and then made up for."""
-    return budget + budget // 16
+    return budget + budget // 8
 
 
 class Run:

@@ -382,6 +382,22 @@ void choose_watched(Session& session) {
   }
 }
 
+namespace {
+
+void tell_of_death(int rank, int pid, const char* program) {
+  const char* cause = "it was killed or crashed (SIGKILL from the kernel means: out of memory)";
+  if (rank >= 0) {
+    log_warning(
+        "rank %d (process %d, %s) ended without leaving MPI: %s; its memory and its turn were given back; look for its own "
+        "message, and at `dmesg` or the batch system's log",
+        rank, pid, program, cause);
+  } else {
+    log_warning("process %d (%s) ended unexpectedly: %s; its memory was given back", pid, program, cause);
+  }
+}
+
+}  // namespace
+
 void watched_ended(Session& session) {
   if (session.watched_index < 0) {
     return;
@@ -397,14 +413,9 @@ void watched_ended(Session& session) {
     const int pid = member.pid.load(std::memory_order_relaxed);
     give_back(session, member);
     session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
-    const char* cause = "it was killed or crashed (SIGKILL from the kernel means: out of memory)";
-    if (rank >= 0) {
-      log_warning(
-          "rank %d (process %d, %s) ended without leaving MPI: %s; its memory and its turn were given back; look "
-          "for its own message, and at `dmesg` or the batch system's log",
-          rank, pid, member.executable, cause);
-    } else {
-      log_warning("process %d (%s) ended unexpectedly: %s; its memory was given back", pid, member.executable, cause);
+    // Whoever ended by an error of Headroom's has said so.
+    if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0) {
+      tell_of_death(rank, pid, member.executable);
     }
   }
   if (session.watched_descriptor >= 0) {
@@ -415,14 +426,17 @@ void watched_ended(Session& session) {
   choose_watched(session);
 }
 
-void announce_failure(const Session& session) {
+bool announce_failure(const Session& session) {
   if (session.ledger == nullptr || session.self == nullptr) {
-    return;
+    return false;
   }
   uint64_t none = 0;
-  if (session.ledger->failed_at_ns.compare_exchange_strong(none, base::monotonic_ns(), std::memory_order_acq_rel)) {
+  const bool first =
+      session.ledger->failed_at_ns.compare_exchange_strong(none, base::monotonic_ns(), std::memory_order_acq_rel);
+  if (first) {
     ring_everybody(session);
   }
+  return first;
 }
 
 bool outlived_failure(const Session& session) {

@@ -53,7 +53,8 @@ void watched_ended(Session& session);
 
 /// This process is about to end with an error of Headroom's: the others of the node cannot finish their job without it. Safe
 /// anywhere; allocates nothing.
-void announce_failure(const Session& session);
+/// Returns true to the first.
+bool announce_failure(const Session& session);
 
 /// Whether a member announced a failure so long ago that the launcher should have ended us by now.
 bool outlived_failure(const Session& session);

@@ -95,8 +95,6 @@ int64_t measure() {
 
 namespace {
 
-bool said_that_it_is_much = false;
-
 int64_t most_that_counts() {
   const node::Ledger& ledger = *state.session->ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
@@ -143,8 +141,7 @@ void reserve_other_memory() {
   const int64_t most = most_that_counts();
   const int64_t measured = measure();
   const int64_t wanted = measured < most ? measured : most;
-  if (measured > most && !said_that_it_is_much) {
-    said_that_it_is_much = true;
+  if (measured > most && state.session->ledger->told_of_other_memory.exchange(1, std::memory_order_relaxed) == 0) {
     base::log_warning(
         "%lld MiB are in use outside of what can be moved to storage (small allocations, the MPI library), more than half of "
         "this process's share of --memory; %lld MiB of it are counted, so the node may use more than its budget",

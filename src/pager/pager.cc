@@ -217,7 +217,6 @@ Status start_once() {
     return Status::kNoMemory;
   }
   request_descriptor = requests.value;
-  base::set_death_hook([] { node::announce_failure(the_session); });
   return start_thread(pager_thread, nullptr) ? Status::kOk : Status::kUnavailable;
 }
 

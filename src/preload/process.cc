@@ -36,12 +36,20 @@ void after_fork_in_child() {
   heap::unlock_after_fork();
 }
 
+/// This process ends by an error of Headroom's. A forked child is none of the node's, and a process that has not joined either.
+void end_by_error() {
+  if (process_of_constructor == getpid() && node::announce_failure(pager::session())) {
+    write_report(pager::session());
+  }
+}
+
 __attribute__((constructor)) void begin_process() {
   if (getenv("HEADROOM_ACTIVE") == nullptr) {
     return;
   }
   base::load_settings();
   process_of_constructor = getpid();
+  base::set_death_hook(end_by_error);
   mpi::hide_absent_names();
   // Registered this early so that our handlers run first in the child: others may touch memory there.
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);

@@ -1,13 +1,17 @@
-// See report.h. Written with the C library's formatted output into memory and one write, so that lines of nodes do not mix;
-// the shape of the JSON is described in docs/report.md.
+// See report.h. The shape of the JSON is described in docs/report.md.
+//
+// Written through a buffer of our own with nothing but vsnprintf and write, since it is also written when this process ends by
+// an error: another thread may then hold the allocator's lock for ever, waiting for memory.
 #include "preload/report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include <cstdarg>
 
 #include "base/log.h"
 #include "base/settings.h"
@@ -50,79 +54,137 @@ const char* state_name(const Member& member) {
   }
 }
 
+/// A file that text is written to.
+class Output {
+ public:
+  explicit Output(const char* path)
+      : file_(base::system_call(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+    error_ = base::is_error(file_) ? static_cast<int>(-file_) : 0;
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  ~Output() = default;
+
+  __attribute__((format(printf, 2, 3))) void print(const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char text[512];
+    const int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    for (int index = 0; index < length && index < static_cast<int>(sizeof text) - 1; ++index) {
+      put(text[index]);
+    }
+  }
+
+  void put(char byte) {
+    buffer_[filled_++] = byte;
+    if (filled_ == sizeof buffer_) {
+      flush();
+    }
+  }
+
+  /// Ends the file; 0, or the errno of what went wrong.
+  int close() {
+    flush();
+    if (!base::is_error(file_) && base::is_error(base::system_call(SYS_close, file_)) && error_ == 0) {
+      error_ = EIO;
+    }
+    return error_;
+  }
+
+ private:
+  void flush() {
+    for (size_t done = 0; done < filled_ && error_ == 0;) {
+      const long written = base::system_call(SYS_write, file_, buffer_ + done, filled_ - done);
+      if (base::is_error(written)) {
+        error_ = written == -EINTR ? 0 : static_cast<int>(-written);
+      } else {
+        done += static_cast<size_t>(written);
+      }
+    }
+    filled_ = 0;
+  }
+
+  long file_;
+  int error_;
+  size_t filled_ = 0;
+  char buffer_[4096];
+};
+
 /// A string in JSON's quotes; our strings hold file names and host names.
-void write_string(FILE* out, const char* text) {
-  fputc('"', out);
+void write_string(Output& out, const char* text) {
+  out.put('"');
   for (; *text != 0; ++text) {
     const auto byte = static_cast<unsigned char>(*text);
     if (byte == '"' || byte == '\\') {
-      fprintf(out, "\\%c", byte);
+      out.print("\\%c", byte);
     } else if (byte < 0x20) {
-      fprintf(out, "\\u%04x", byte);
+      out.print("\\u%04x", byte);
     } else {
-      fputc(byte, out);
+      out.put(static_cast<char>(byte));
     }
   }
-  fputc('"', out);
+  out.put('"');
 }
 
-void write_member(FILE* out, const Member& member) {
+void write_member(Output& out, const Member& member) {
   char word[32];
-  fprintf(out, "    {\"rank\": %d, \"process\": %d, \"program\": ", member.rank.load(std::memory_order_relaxed),
-          member.pid.load(std::memory_order_relaxed));
+  out.print("    {\"rank\": %d, \"process\": %d, \"program\": ", member.rank.load(std::memory_order_relaxed),
+            member.pid.load(std::memory_order_relaxed));
   write_string(out, member.executable);
-  fprintf(out, ", \"end\": \"%s\", \"mpi\": \"%s\"", state_name(member), member.abi);
-  fprintf(out, ", \"engine\": \"%s\"",
-          base::choice_name("engine", static_cast<int>(member.engine.load(std::memory_order_relaxed)), word, sizeof word));
-  fprintf(out, ", \"store\": \"%s\"",
-          base::choice_name("store", static_cast<int>(member.store.load(std::memory_order_relaxed)), word, sizeof word));
-  fprintf(out, ", \"store_direct\": %s", member.store_direct.load(std::memory_order_relaxed) != 0 ? "true" : "false");
-  fprintf(out, ", \"armed\": %s", member.armed.load(std::memory_order_relaxed) != 0 ? "true" : "false");
-  fprintf(out, ", \"collectives\": \"%s\"",
-          member.nonblocking_collectives.load(std::memory_order_relaxed) != 0 ? "nonblocking" : "blocking");
+  out.print(", \"end\": \"%s\", \"mpi\": \"%s\"", state_name(member), member.abi);
+  out.print(", \"engine\": \"%s\"",
+            base::choice_name("engine", static_cast<int>(member.engine.load(std::memory_order_relaxed)), word, sizeof word));
+  out.print(", \"store\": \"%s\"",
+            base::choice_name("store", static_cast<int>(member.store.load(std::memory_order_relaxed)), word, sizeof word));
+  out.print(", \"store_direct\": %s", member.store_direct.load(std::memory_order_relaxed) != 0 ? "true" : "false");
+  out.print(", \"armed\": %s", member.armed.load(std::memory_order_relaxed) != 0 ? "true" : "false");
+  out.print(", \"collectives\": \"%s\"",
+            member.nonblocking_collectives.load(std::memory_order_relaxed) != 0 ? "nonblocking" : "blocking");
   for (int index = 0; index < trace::kCounterCount; ++index) {
-    fprintf(out, ", \"%s\": %llu", trace::kCounterNames[index],
-            static_cast<unsigned long long>(member.counters[index].load(std::memory_order_relaxed)));
+    out.print(", \"%s\": %llu", trace::kCounterNames[index],
+              static_cast<unsigned long long>(member.counters[index].load(std::memory_order_relaxed)));
   }
-  fprintf(out, "}");
+  out.print("}");
 }
 
-void write_json(FILE* out, const node::Ledger& ledger, const char* host) {
+void write_json(Output& out, const node::Ledger& ledger, const char* host) {
   char word[32];
-  fprintf(out, "{\n  \"format\": \"headroom-run-1\",\n  \"host\": ");
+  out.print("{\n  \"format\": \"headroom-run-1\",\n  \"host\": ");
   write_string(out, host);
-  fprintf(out, ",\n  \"budget_bytes\": %lld,\n  \"peak_resident_bytes\": %lld,\n", static_cast<long long>(ledger.budget),
-          static_cast<long long>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed)));
-  fprintf(out, "  \"storage\": ");
+  out.print(",\n  \"budget_bytes\": %lld,\n  \"peak_resident_bytes\": %lld,\n", static_cast<long long>(ledger.budget),
+            static_cast<long long>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed)));
+  out.print("  \"storage\": ");
   write_string(out, base::settings().storage);
-  fprintf(out, ",\n  \"evict\": \"%s\",\n",
-          base::choice_name("evict", static_cast<int>(base::settings().evict), word, sizeof word));
-  fprintf(out, "  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.slots(),
-          ledger.most_held_slots.load(std::memory_order_relaxed), ledger.cores(),
-          ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false");
-  fprintf(out, "  \"elapsed_s\": %.3f,\n  \"modes\": [", static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9);
+  out.print(",\n  \"evict\": \"%s\",\n",
+            base::choice_name("evict", static_cast<int>(base::settings().evict), word, sizeof word));
+  out.print("  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.slots(),
+            ledger.most_held_slots.load(std::memory_order_relaxed), ledger.cores(),
+            ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false");
+  out.print("  \"failed\": %s,\n", ledger.failed_at_ns.load(std::memory_order_relaxed) != 0 ? "true" : "false");
+  out.print("  \"elapsed_s\": %.3f,\n  \"modes\": [", static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9);
   const uint32_t changes = ledger.mode_changes.load(std::memory_order_acquire);
   for (uint32_t index = 0; index < changes; ++index) {
     const auto& change = ledger.modes[index];
-    fprintf(out, "%s{\"at_s\": %.3f, \"mode\": \"%s\"}", index == 0 ? "" : ", ",
-            static_cast<double>(change.at_ns.load(std::memory_order_acquire)) / 1e9,
-            base::choice_name("mode", static_cast<int>(change.mode.load(std::memory_order_relaxed)), word, sizeof word));
+    out.print("%s{\"at_s\": %.3f, \"mode\": \"%s\"}", index == 0 ? "" : ", ",
+              static_cast<double>(change.at_ns.load(std::memory_order_acquire)) / 1e9,
+              base::choice_name("mode", static_cast<int>(change.mode.load(std::memory_order_relaxed)), word, sizeof word));
   }
-  fprintf(out, "],\n  \"total\": {");
+  out.print("],\n  \"total\": {");
   for (int index = 0; index < trace::kCounterCount; ++index) {
-    fprintf(out, "%s\"%s\": %llu", index == 0 ? "" : ", ", trace::kCounterNames[index],
-            static_cast<unsigned long long>(total(ledger, static_cast<Counter>(index))));
+    out.print("%s\"%s\": %llu", index == 0 ? "" : ", ", trace::kCounterNames[index],
+              static_cast<unsigned long long>(total(ledger, static_cast<Counter>(index))));
   }
-  fprintf(out, "},\n  \"ranks\": [\n");
+  out.print("},\n  \"ranks\": [\n");
   bool first = true;
   for (const Member& member : ledger.members) {
     if (took_part(member)) {
-      fprintf(out, "%s", first ? "" : ",\n");
+      out.print("%s", first ? "" : ",\n");
       write_member(out, member);
       first = false;
     }
   }
-  fprintf(out, "\n  ]\n}\n");
+  out.print("\n  ]\n}\n");
 }
 
 bool has_rank_zero(const node::Ledger& ledger) {
@@ -148,14 +210,10 @@ void write_json_file(const node::Ledger& ledger, const char* host) {
   const char* name = base::settings().json;
   const bool first_node = has_rank_zero(ledger) || !has_ranks(ledger);
   snprintf(path, sizeof path, first_node ? "%s" : "%s.%s", name, host);
-  FILE* out = fopen(path, "w");
-  if (out == nullptr) {
-    base::log_warning("cannot write --json %s: %s", path, strerror(errno));
-    return;
-  }
+  Output out(path);
   write_json(out, ledger, host);
-  if (fclose(out) != 0) {
-    base::log_warning("cannot write --json %s: %s", path, strerror(errno));
+  if (const int error = out.close()) {
+    base::log_warning("cannot write --json %s: %s", path, strerror(error));
   }
 }
 

@@ -24,6 +24,8 @@ def test_failing_storage(mpi, fault, words, tmp_path):
     run = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", env=env, timeout=60)
     assert run.status != 0
     assert re.search(rf"headroom: rank \d+: error: .*storage in \S+ failed: {words}.*--storage", run.errors, re.S), run.errors
+    assert run.report["failed"] is True
+    assert run.total("bytes_written") > 0
 
 
 def test_an_error_ends_the_whole_job_even_if_the_launcher_does_not(tmp_path):
