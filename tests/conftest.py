@@ -69,8 +69,9 @@ def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | N
 
 
 def within(budget: int) -> int:
-    """The most that may count as resident: memory outside the arena is found when it is there, and then made up for."""
-    return budget + budget // 8
+    """The most that may count as resident at one time: memory outside the arena is found when it is there, counts up to half a
+    share, and is then made up for. That no hard limit is reached is test_hard_limit's to show."""
+    return budget + budget // 2
 
 
 class Run:
@@ -93,7 +94,7 @@ class Run:
     def engines(self) -> set[str]:
         return {rank["engine"] for rank in self.report["ranks"] if rank["rank"] >= 0 or len(self.report["ranks"]) == 1}
 
-    def assert_paged(self, footprint: int, budget: int) -> None:
+    def assert_paged(self, footprint: int, budget: int, files: int = 0) -> None:
         """Memory was really short: at least what does not fit was written and read, by the store's count and by the kernel's,
         past swap and page cache, within the budget."""
         assert self.short_of_memory
@@ -101,7 +102,7 @@ class Run:
         assert self.total("bytes_written") >= footprint - budget, self.report["total"]
         assert self.total("bytes_read") >= footprint - budget, self.report["total"]
         assert self.report["peak_resident_bytes"] <= within(budget)
-        self.kernel.assert_moved(footprint - budget)
+        self.kernel.assert_moved(footprint - budget, files)
 
 
 def environment(**settings: str) -> dict[str, str]:

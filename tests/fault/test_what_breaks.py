@@ -33,7 +33,7 @@ def test_system_calls_on_evictable_memory(engine, memory, fortified, tmp_path):
     if engine != "userfaultfd":
         assert run.total("bounced_bytes") > 0  # stdio
     if memory == "24M":
-        run.assert_paged(48 * MIB, 24 * MIB)
+        run.assert_paged(48 * MIB, 24 * MIB, files=24 * MIB)
 
 
 @pytest.mark.parametrize("memory", ["512M", "24M"])

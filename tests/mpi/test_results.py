@@ -130,7 +130,7 @@ def test_yielding_happens_in_the_library(tmp_path):
     program = compile_program(mpi, "calls.c")
     under = headroom_run([program, 2], tmp_path, before=mpi.command(8), memory="1G")
     assert under.status == 0
-    assert under.report["modes"][-1]["mode"] == "yield"
+    assert "yield" in {change["mode"] for change in under.report["modes"]}  # alone at the end, a rank may pass
     assert under.total("collectives_nonblocking") == 0
     assert under.total("waits_yielding") == 0
 
@@ -172,8 +172,9 @@ def test_small_shared_memory_file_system(mpi, tmp_path):
     """With /dev/shm of 64 MiB: the arena does not lie there, and what the MPI library puts there still fits."""
     need("root")
     program = compile_program(mpi, "out_of_core.c")
-    small = 'mount -t tmpfs -o size=64M none /dev/shm && df -m --output=size /dev/shm | tail -1 && exec "$@"'
-    before = ["unshare", "-m", "--propagation", "private", "sh", "-c", small, "sh", *mpi.command(4)]
+    mount = "mount --make-private /dev/shm && mount -t tmpfs -o size=64M none /dev/shm"
+    small = mount + ' && df -m --output=size /dev/shm | tail -1 && exec "$@"'
+    before = ["unshare", "-m", "--propagation", "unchanged", "sh", "-c", small, "sh", *mpi.command(4)]
     under = headroom_run([program, 48, 1], tmp_path, before=before, memory="96M")
     assert under.status == 0, under.errors
     assert under.output.split()[:3] == ["64", "wrong", "0"]
