@@ -5,8 +5,8 @@
 
 namespace headroom::preload {
 
-/// Written by the last process that leaves, or by the first that ends by an error of Headroom's; reads the ledger only. Takes no
-/// lock and allocates nothing.
+/// Written by the last process that leaves, or by the first that ends by an error of Headroom's; reads the ledger only. Takes
+/// no lock and allocates nothing.
 void write_report(const node::Session& session);
 
 }  // namespace headroom::preload
