@@ -5,6 +5,7 @@
 #include "mpi/progress_hook.h"
 #include "pager/pager.h"
 #include "sched/scheduler.h"
+#include "trace/counters.h"
 
 namespace headroom::mpi {
 namespace {
@@ -48,6 +49,7 @@ void choose_shortcuts() {
   const bool often = (pass || yields_by_hook) && !nonblocking_collectives.load(std::memory_order_relaxed);
   if (often != often_straight) {
     often_straight = often;
+    trace::count(often ? trace::Counter::kShortcutsTaken : trace::Counter::kShortcutsEnded);
     lead('t', often);
   }
   if (pass != polling_straight) {

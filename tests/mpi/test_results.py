@@ -23,6 +23,9 @@ def test_every_call_in_memory(mpi, tmp_path):
         assert {rank["mpi"] for rank in under.report["ranks"]} == {expected}
         assert len(under.report["ranks"]) == ranks
         assert not under.short_of_memory
+        if ranks == 2 and under.report["cores"] >= 2:
+            assert under.total("shortcuts_taken") == ranks  # nothing to do: straight to the library
+            assert under.total("shortcuts_ended") == 0
 
 
 @pytest.mark.parametrize("mode", ["pass", "yield", "turns"])
@@ -33,6 +36,7 @@ def test_every_call_in_every_mode(mpi, mode, tmp_path):
     assert under.status == 0, under.errors
     assert under.output == plain.stdout
     assert {change["mode"] for change in under.report["modes"]} == {mode}
+    assert (under.total("shortcuts_taken") > 0) == (mode == "pass" or (mode == "yield" and not mpi.is_open_mpi))
     if not mpi.is_open_mpi:
         # The library yields in its own progress loop, so no collective may change its form: that would change which of
         # MPICH's algorithms later reductions take, and with it their last bits.
@@ -56,6 +60,8 @@ def test_out_of_core(mpi, engine, tmp_path):
     assert under.engines() == {engine}
     assert under.total("blocks_twice_out") >= footprint // (256 << 10)  # every block
     assert "turns" in {change["mode"] for change in under.report["modes"]}
+    # In memory that sufficed the calls led straight to the library; each rank took that back when it did not any more.
+    assert under.total("shortcuts_taken") == under.total("shortcuts_ended") > 0
 
 
 @pytest.mark.parametrize("evict", ["lazy", "auto", "aggressive"])
