@@ -29,8 +29,8 @@ bool may_change_rights(void* address, uint64_t bytes) {
   if (!said.exchange(true, std::memory_order_relaxed)) {
     base::log_warning(
         "the program changes access rights of more memory than may be kept resident for that with the engine sigsegv; it is "
-        "told "
-        "that memory is exhausted. Use --engine userfaultfd or userfaultfd-user, or raise --large above the size of what it "
+        "told that memory is exhausted. Use --engine userfaultfd or userfaultfd-user, or raise --large above the size of what "
+        "it "
         "allocated there");
   }
   errno = ENOMEM;

@@ -112,8 +112,7 @@ void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed) {
     if (!said_that_one_was_refused.exchange(true, std::memory_order_relaxed)) {
       base::log_warning(
           "an allocation of %llu MiB stays in memory: addresses, or the limit on file sizes (ulimit -v, ulimit -f), do not "
-          "allow "
-          "more that can be moved to storage",
+          "allow more that can be moved to storage",
           static_cast<unsigned long long>(bytes >> 20));
     }
     return nullptr;

@@ -184,50 +184,46 @@ ssize_t receive_copy(int socket, msghdr* message, int flags) {
   return result;
 }
 
-ssize_t receive_parts(int socket, msghdr* message, int flags) {
-  const bool all = (flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL;
-  Parts parts(*message);
-  msghdr part = *message;
+/// Transfers a stream's message part by part, up to the first that comes back short; `call(part)` is one call, and
+/// `after_first(part)` sees what the first has left. Control data goes with the first alone. Not `on`: one part and no more.
+template <typename Call, typename AfterFirst>
+ssize_t transfer_parts(const msghdr& message, bool kernel_writes, bool on, Call call, AfterFirst after_first) {
+  Parts parts(message);
+  msghdr part = message;
   ssize_t done = 0;
   while (const size_t bytes = parts.next(part)) {
-    const VectorHold held(part.msg_iov, part.msg_iovlen, true);
-    const ssize_t result = real_recvmsg.get()(socket, &part, flags);
+    const VectorHold held(part.msg_iov, part.msg_iovlen, kernel_writes);
+    const ssize_t result = call(part);
     if (result < 0) {
       return done > 0 ? done : result;
     }
     if (done == 0) {
-      message->msg_namelen = part.msg_namelen;
-      message->msg_controllen = part.msg_controllen;
-      message->msg_flags = part.msg_flags;
+      after_first(part);
       part.msg_control = nullptr;
       part.msg_controllen = 0;
     }
     done += result;
-    if (!all || static_cast<size_t>(result) < bytes) {
+    if (!on || static_cast<size_t>(result) < bytes) {
       break;
     }
   }
   return done;
 }
 
+ssize_t receive_parts(int socket, msghdr* message, int flags) {
+  const bool all = (flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL;
+  return transfer_parts(
+      *message, true, all, [=](msghdr& part) { return real_recvmsg.get()(socket, &part, flags); },
+      [=](const msghdr& part) {
+        message->msg_namelen = part.msg_namelen;
+        message->msg_controllen = part.msg_controllen;
+        message->msg_flags = part.msg_flags;
+      });
+}
+
 ssize_t send_parts(int socket, const msghdr* message, int flags) {
-  Parts parts(*message);
-  msghdr part = *message;
-  ssize_t done = 0;
-  while (const size_t bytes = parts.next(part)) {
-    const VectorHold held(part.msg_iov, part.msg_iovlen, false);
-    const ssize_t result = real_sendmsg.get()(socket, &part, flags);
-    if (result < 0) {
-      return done > 0 ? done : result;
-    }
-    part.msg_control = nullptr;  // goes with the first part
-    part.msg_controllen = 0;
-    done += result;
-    if (static_cast<size_t>(result) < bytes) {
-      break;
-    }
-  }
-  return done;
+  return transfer_parts(
+      *message, false, true, [=](msghdr& part) { return real_sendmsg.get()(socket, &part, flags); }, [](const msghdr&) {});
 }
 
 ssize_t send_copy(int socket, const msghdr* message, int flags) {

@@ -106,8 +106,7 @@ void check_that_all_are_here() {
     if (waited_ms >= kPatienceMs) {
       base::die(
           "only %u of the %d ranks that the launcher started on this node found each other: either not all of them were "
-          "started "
-          "with `headroom run`, or they run in containers of their own; start all of them alike",
+          "started with `headroom run`, or they run in containers of their own; start all of them alike",
           alive.load(std::memory_order_relaxed), local);
     }
     const timespec time = {0, 10'000'000};

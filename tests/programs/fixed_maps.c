@@ -2,48 +2,14 @@
    zero, what was not keeps its content, rights hold and come back, all while memory is pressed out.
    Prints "ok" or what went wrong. usage: fixed_maps MIB EXPECT_RIGHTS_OF_MUCH */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "pressure.h"
+
 #define MIB ((size_t)1 << 20)
-#define CHECK(condition)                                                            \
-  do {                                                                              \
-    if (!(condition)) {                                                             \
-      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #condition, strerror(errno)); \
-      exit(1);                                                                      \
-    }                                                                               \
-  } while (0)
-
-static size_t bytes;
-static char* pressure;
-
-static void press(void) {
-  for (size_t at = 0; at < bytes; at += 4096) {
-    pressure[at]++;
-  }
-}
-
-static void fill(unsigned char* buffer, size_t count, unsigned seed) {
-  for (size_t i = 0; i < count; ++i) {
-    buffer[i] = (unsigned char)(i * 31 + seed + (i >> 12));
-  }
-}
-
-static int same(const unsigned char* buffer, size_t from, size_t to, unsigned seed) {
-  for (size_t i = from; i < to; ++i) {
-    if (buffer[i] != (unsigned char)(i * 31 + seed + (i >> 12))) {
-      return 0;
-    }
-  }
-  return 1;
-}
-
 static int zero(const unsigned char* buffer, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (buffer[i] != 0) {
@@ -86,10 +52,11 @@ static void over_memory_in_use(void) {
   press();
   CHECK(map_at(map + 3 * MIB + 4096, 2 * MIB, PROT_READ | PROT_WRITE, MAP_FIXED) == map + 3 * MIB + 4096);
   press();
-  CHECK(same(map, 0, 3 * MIB + 4096, 1) && zero(map + 3 * MIB + 4096, 2 * MIB) && same(map, 5 * MIB + 4096, 16 * MIB, 1));
+  CHECK(same_between(map, 0, 3 * MIB + 4096, 1) && zero(map + 3 * MIB + 4096, 2 * MIB) &&
+        same_between(map, 5 * MIB + 4096, 16 * MIB, 1));
   fill(map, 16 * MIB, 2);
   press();
-  CHECK(same(map, 0, 16 * MIB, 2));
+  CHECK(same_between(map, 0, 16 * MIB, 2));
   CHECK(munmap(map, 16 * MIB) == 0);
 }
 
@@ -103,7 +70,8 @@ static void over_memory_given_back(void) {
   CHECK(again == map + 5 * MIB && zero(again, 6 * MIB));
   fill(again, 6 * MIB, 4);
   press();
-  CHECK(same(again, 0, 6 * MIB, 4) && same(map, 0, 4 * MIB + 8192, 3) && same(map, 11 * MIB, 12 * MIB, 3));
+  CHECK(same_between(again, 0, 6 * MIB, 4) && same_between(map, 0, 4 * MIB + 8192, 3) &&
+        same_between(map, 11 * MIB, 12 * MIB, 3));
   CHECK(munmap(map, 12 * MIB) == 0);
 }
 
@@ -116,7 +84,7 @@ static void commit_and_decommit(void) {
   press();
   CHECK(faults(map + 2 * MIB - 1, 1));
   CHECK(mprotect(map + MIB, MIB, PROT_READ | PROT_WRITE) == 0 && zero(map + MIB, MIB));
-  CHECK(same(map, 0, MIB, 5) && same(map, 2 * MIB, 8 * MIB, 5));
+  CHECK(same_between(map, 0, MIB, 5) && same_between(map, 2 * MIB, 8 * MIB, 5));
   CHECK(munmap(map, 8 * MIB) == 0);
 }
 
@@ -127,13 +95,13 @@ static void own_rights(int of_much) {
   CHECK(mprotect(map, count, PROT_READ) == 0);
   for (int round = 0; round < 2; ++round) {
     press();
-    CHECK(same(map, 0, count, 6) && faults(map + count / 2, 1) && !faults(map + count / 2, 0));
+    CHECK(same_between(map, 0, count, 6) && faults(map + count / 2, 1) && !faults(map + count / 2, 0));
   }
   CHECK(munmap(map, count) == 0);
   unsigned char* next = map_at(NULL, count, PROT_READ | PROT_WRITE, 0); /* most likely at the same place */
   fill(next, count, 7);
   press();
-  CHECK(same(next, 0, count, 7));
+  CHECK(same_between(next, 0, count, 7));
   CHECK(munmap(next, count) == 0);
 }
 
@@ -143,7 +111,7 @@ static void move_to_a_fixed_place(void) {
   fill(from, 4 * MIB, 8);
   press();
   CHECK(mremap(from, 4 * MIB, 6 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
-  CHECK(same(to, 0, 4 * MIB, 8) && zero(to + 4 * MIB, 2 * MIB));
+  CHECK(same_between(to, 0, 4 * MIB, 8) && zero(to + 4 * MIB, 2 * MIB));
   CHECK(munmap(to, 6 * MIB) == 0);
 }
 
@@ -154,16 +122,16 @@ static void rights_of_freed_memory(int of_much) {
   CHECK(mprotect(map + 4096, MIB / 2, PROT_NONE) == 0 && madvise(map + 4096, MIB / 2, MADV_DONTNEED) == 0);
   press();
   CHECK(mprotect(map + 4096, MIB / 2, PROT_READ | PROT_WRITE) == 0 && zero(map + 4096, MIB / 2));
-  CHECK(same(map, 0, 4096, 11) && same(map, 4096 + MIB / 2, 4 * MIB, 11));
+  CHECK(same_between(map, 0, 4096, 11) && same_between(map, 4096 + MIB / 2, 4 * MIB, 11));
   const size_t count = of_much ? 4 * MIB : MIB;
   fill(map, 4 * MIB, 12);
   CHECK(mprotect(map, count, PROT_READ) == 0);
   unsigned char* moved = mremap(map, 4 * MIB, 9 * MIB, MREMAP_MAYMOVE);
-  CHECK(moved != MAP_FAILED && same(moved, 0, 4 * MIB, 12) && zero(moved + 4 * MIB, 5 * MIB));
+  CHECK(moved != MAP_FAILED && same_between(moved, 0, 4 * MIB, 12) && zero(moved + 4 * MIB, 5 * MIB));
   unsigned char* next = malloc(4 * MIB); /* most likely where the map was */
   fill(next, 4 * MIB, 13);
   press();
-  CHECK(same(next, 0, 4 * MIB, 13));
+  CHECK(same_between(next, 0, 4 * MIB, 13));
   CHECK(mprotect((void*)(((size_t)next + 4095) & ~(size_t)4095), MIB / 2, PROT_READ) == 0);
   free(next);
   next = malloc(4 * MIB);
@@ -178,7 +146,7 @@ static void what_cannot_be(void) {
   CHECK(mmap(map, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED &&
         errno == ENOMEM);
   press();
-  CHECK(same(map, 0, 4 * MIB, 9));
+  CHECK(same_between(map, 0, 4 * MIB, 9));
   CHECK(munmap(map, 4 * MIB) == 0);
 }
 
@@ -196,7 +164,7 @@ int main(int argc, char** argv) {
   move_to_a_fixed_place();
   rights_of_freed_memory(argc > 2 && atoi(argv[2]) != 0);
   what_cannot_be();
-  CHECK(same(early, 0, 2 * MIB, 10) && faults(early + MIB, 1) && !faults(early + MIB, 0));
+  CHECK(same_between(early, 0, 2 * MIB, 10) && faults(early + MIB, 1) && !faults(early + MIB, 0));
   printf("ok\n");
   return 0;
 }

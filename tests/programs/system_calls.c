@@ -4,52 +4,17 @@
    system_calls MIB */
 #define _GNU_SOURCE
 #include <aio.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                            \
-  do {                                                                              \
-    if (!(condition)) {                                                             \
-      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #condition, strerror(errno)); \
-      exit(1);                                                                      \
-    }                                                                               \
-  } while (0)
-
-static size_t bytes;
-static char* pressure;
-
-/* Drives everything else out of memory. */
-static void press(void) {
-  for (size_t at = 0; at < bytes; at += 4096) {
-    pressure[at]++;
-  }
-}
-
-static void fill(unsigned char* buffer, size_t count, unsigned seed) {
-  for (size_t i = 0; i < count; ++i) {
-    buffer[i] = (unsigned char)(i * 31 + seed + (i >> 12));
-  }
-}
-
-static int same(const unsigned char* buffer, size_t count, unsigned seed) {
-  for (size_t i = 0; i < count; ++i) {
-    if (buffer[i] != (unsigned char)(i * 31 + seed + (i >> 12))) {
-      return 0;
-    }
-  }
-  return 1;
-}
+#include "pressure.h"
 
 static void files(const char* path) {
   const size_t count = bytes / 2;
