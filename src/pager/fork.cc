@@ -10,9 +10,11 @@
 //                    parent's first write to a block, or before its content is given up, copies the block into each child
 //                    that has not got it
 //
-// The child's writes go to its own pages. A child that ends or calls exec() closes its end of the socket and is forgotten. If
-// the parent ends in order first, everything that is left is copied into the child. Where there is no userfaultfd (engine
-// sigsegv, or the child cannot have one) the content is streamed through the socket at once: right, but not free.
+// The child's writes go to its own pages. When its end of the socket closes it gets everything that is left, at once: a child
+// that has ended or called exec() has no memory to copy into and is forgotten, one that has only closed its descriptors goes
+// on. The same happens when the parent ends in order first. If the parent is killed, nobody has what the child still needs: it
+// is killed too, by the kernel (arm_lifeline in fork_child.cc). Where there is no userfaultfd (engine sigsegv, or the child
+// cannot have one) the content is streamed through the socket at once: right, but not free.
 //
 // posix_spawn, system, popen and vfork do not copy memory, never come here, and cost nothing.
 #include "pager/fork.h"
@@ -20,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -28,6 +31,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "pager/fork_channel.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -42,14 +46,14 @@ struct Child {
   bool used;
   int socket;            // readable at its end when the child ends
   int fault_descriptor;  // -1 until the child has sent it
+  int lifeline;          // writing end of a pipe; while it is open the child lives
   uint64_t blocks;       // of the partition, when it was forked
   uint64_t* given;       // bit a block: the child has it
   uint64_t* zero;        // bit a block: it was fresh at the fork
 };
 
 Child children[kMaxForkChildren];
-int sockets[2] = {-1, -1};  // of the fork that is going on: ours, the child's
-char* bounce = nullptr;     // one block, for content that is on storage
+char* bounce = nullptr;  // one block, for content that is on storage
 char* zeros = nullptr;
 
 bool bit(const uint64_t* bits, uint64_t index) { return (bits[index / 64] >> (index % 64) & 1) != 0; }
@@ -62,6 +66,7 @@ void forget(Child& child) {
     return;
   }
   (void)system_call(SYS_close, child.socket);
+  (void)system_call(SYS_close, child.lifeline);
   if (child.fault_descriptor >= 0) {
     (void)system_call(SYS_close, child.fault_descriptor);
   }
@@ -138,39 +143,19 @@ void give(Child& child, uint64_t block) {
   trace::count(Counter::kForkBlocksCopied);
 }
 
-bool write_all(int socket, const void* bytes, uint64_t count) {
-  const char* at = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const long sent = system_call(SYS_sendto, socket, at, count, MSG_NOSIGNAL, nullptr, 0);
-    if (sent == -EINTR) {
-      continue;
+/// Gives the child all that it has not got, and lets go of it. Its lifeline goes into the socket that it holds itself, and so
+/// stays open as long as anybody could care.
+void complete(Child& child) {
+  for (uint64_t block = 0; child.used && block < child.blocks; ++block) {
+    if (!bit(child.given, block)) {
+      give(child, block);
     }
-    if (sent <= 0) {
-      return false;
-    }
-    at += sent;
-    count -= static_cast<uint64_t>(sent);
   }
-  return true;
-}
-
-bool read_all(int socket, void* bytes, uint64_t count) {
-  char* at = static_cast<char*>(bytes);
-  while (count > 0) {
-    const long got = system_call(SYS_recvfrom, socket, at, count, 0, nullptr, nullptr);
-    if (got == -EINTR) {
-      continue;
-    }
-    if (got <= 0) {
-      return false;
-    }
-    at += got;
-    count -= static_cast<uint64_t>(got);
+  if (child.used) {
+    (void)send_descriptor(child.socket, child.lifeline);
+    forget(child);
   }
-  return true;
 }
-
-constexpr uint64_t kEndOfStream = UINT64_MAX;
 
 /// Sends everything that is not zero through the socket; the child then has all and needs us no more.
 void stream_to(Child& child) {
@@ -243,63 +228,6 @@ bool take_writable_away(uint64_t block) {
   return true;
 }
 
-/// Copies of blocks that the kernel or others may write at any time (held for writing, or pinned), taken at the fork: such
-/// writes are not seen, so the child cannot be given the content later. The child inherits the copies and puts them in place.
-struct HeldCopies {
-  char* memory = nullptr;
-  uint64_t* blocks = nullptr;
-  uint64_t count = 0;
-  uint64_t room = 0;
-};
-HeldCopies held_copies;
-
-void drop_held_copies() {
-  if (held_copies.memory != nullptr) {
-    (void)system_call(SYS_munmap, held_copies.memory, held_copies.room * kBlockBytes);
-    (void)system_call(SYS_munmap, held_copies.blocks, held_copies.room * sizeof(uint64_t));
-  }
-  held_copies = {};
-}
-
-bool is_held_for_writing(uint64_t block) {
-  const uint64_t word = word_of(block).load(std::memory_order_acquire);
-  return (word & kWriteHoldMask) != 0 && state_of(word) == kResident;
-}
-
-bool copy_held() {
-  const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
-  uint64_t count = 0;
-  for (uint64_t block = 0; block < blocks; ++block) {
-    count += is_held_for_writing(block) ? 1 : 0;
-  }
-  if (count == 0) {
-    return true;
-  }
-  held_copies.room = count;
-  held_copies.memory = static_cast<char*>(base::reserve_memory(count * kBlockBytes));
-  held_copies.blocks = static_cast<uint64_t*>(base::reserve_memory(count * sizeof(uint64_t)));
-  if (held_copies.memory == nullptr || held_copies.blocks == nullptr) {
-    held_copies = {};
-    return false;
-  }
-  for (uint64_t block = 0; block < blocks && held_copies.count < count; ++block) {
-    if (is_held_for_writing(block)) {
-      memcpy(held_copies.memory + held_copies.count * kBlockBytes,
-             reinterpret_cast<const char*>(state.partition->alias + block * kBlockBytes), kBlockBytes);
-      held_copies.blocks[held_copies.count++] = block;
-    }
-  }
-  return true;
-}
-
-void put_held_copies_in_place() {
-  for (uint64_t index = 0; index < held_copies.count; ++index) {
-    const View view = view_of_block(*state.partition, held_copies.blocks[index]);
-    memcpy(reinterpret_cast<void*>(view.address), held_copies.memory + index * kBlockBytes, view.bytes);
-  }
-  drop_held_copies();
-}
-
 /// Write-protects what can be written, so that the parent's next write to each block is seen. All blocks are looked at: those
 /// that are being written out are in no list.
 void protect_all() {
@@ -311,7 +239,7 @@ void protect_all() {
   }
 }
 
-Child* new_child(int socket) {
+Child* new_child(int socket, int lifeline) {
   for (Child& child : children) {
     if (child.used) {
       continue;
@@ -327,95 +255,10 @@ Child* new_child(int socket) {
         set_bit(zero, block);
       }
     }
-    child = {true, socket, -1, blocks, given, zero};
+    child = {true, socket, -1, lifeline, blocks, given, zero};
     return &child;
   }
   return nullptr;
-}
-
-// --- the child's side --------------------------------------------------------------------------------------------------
-
-bool watch_in_child(int descriptor, uintptr_t address, uint64_t bytes) {
-  uffdio_register request = {};
-  request.range = {address, bytes};
-  request.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR;
-  return bytes == 0 || !base::is_error(system_call(SYS_ioctl, descriptor, UFFDIO_REGISTER, &request));
-}
-
-void map_in_child(uintptr_t address, uint64_t bytes, int descriptor, uint64_t offset) {
-  const int flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE | (descriptor < 0 ? MAP_ANONYMOUS : 0);
-  if (bytes > 0) {
-    (void)system_call(SYS_mmap, address, bytes, PROT_READ | PROT_WRITE, flags, descriptor, offset);
-  }
-}
-
-template <typename Each>
-void for_each_view(Each each) {
-  const Partition& partition = *state.partition;
-  each(partition.base, partition.committed.load(std::memory_order_relaxed), 0);
-  const int regions = partition.static_region_count.load(std::memory_order_relaxed);
-  for (int index = 0; index < regions; ++index) {
-    const StaticRegion& region = partition.static_regions[index];
-    each(region.address, region.bytes, region.offset);
-  }
-}
-
-bool send_descriptor(int socket, int descriptor) {
-  char byte = 'U';
-  iovec vector = {&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  return system_call(SYS_sendmsg, socket, &message, MSG_NOSIGNAL) == 1;
-}
-
-bool receive_by_faults(int socket) {
-  if (state.engine->kind() == base::EngineChoice::kSigsegv) {
-    return false;
-  }
-  const int descriptor = open_child_userfaultfd(!state.engine->serves_kernel());
-  if (descriptor < 0) {
-    return false;
-  }
-  bool watched = true;
-  for_each_view([&](uintptr_t address, uint64_t bytes, uint64_t offset) {
-    map_in_child(address, bytes, state.partition->descriptor, offset);
-    watched = watched && watch_in_child(descriptor, address, bytes);
-  });
-  char answer = 0;
-  // The descriptor stays open here too: were the parent to die, an access would wait rather than read zeros.
-  return watched && send_descriptor(socket, descriptor) && read_all(socket, &answer, 1);
-}
-
-void receive_by_stream(int socket) {
-  for_each_view([](uintptr_t address, uint64_t bytes, uint64_t) { map_in_child(address, bytes, -1, 0); });
-  (void)write_all(socket, "S", 1);
-  uint64_t block = 0;
-  while (read_all(socket, &block, sizeof block) && block != kEndOfStream) {
-    const View view = view_of_block(*state.partition, block);
-    static char rest[kPageBytes];
-    if (!read_all(socket, reinterpret_cast<void*>(view.address), view.bytes)) {
-      break;
-    }
-    for (uint64_t left = kBlockBytes - view.bytes; left > 0;) {  // the end of a static region's last block
-      const uint64_t piece = left < sizeof rest ? left : sizeof rest;
-      if (!read_all(socket, rest, piece)) {
-        break;
-      }
-      left -= piece;
-    }
-  }
-  if (block != kEndOfStream) {
-    base::die("a forked child could not receive its parent's memory");
-  }
 }
 
 }  // namespace
@@ -467,7 +310,7 @@ void serve_forked(int descriptor) {
       if (child.fault_descriptor < 0) {
         take_hello(child);
       } else {
-        forget(child);  // it speaks no more: it has ended or called exec()
+        complete(child);
       }
     }
   }
@@ -478,11 +321,7 @@ void complete_children() {
     if (child.used && child.fault_descriptor < 0) {
       take_hello(child);
     }
-    for (uint64_t block = 0; child.used && block < child.blocks; ++block) {
-      if (!bit(child.given, block)) {
-        give(child, block);
-      }
-    }
+    complete(child);
   }
 }
 
@@ -492,19 +331,12 @@ base::Status prepare_fork() {
     bounce = static_cast<char*>(base::reserve_memory(kBlockBytes));
     zeros = static_cast<char*>(base::reserve_memory(kBlockBytes));
   }
-  if (bounce == nullptr || zeros == nullptr ||
-      base::is_error(system_call(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))) {
-    sockets[0] = sockets[1] = -1;
+  if (bounce == nullptr || zeros == nullptr || !open_fork_channel()) {
     return base::Status::kNoMemory;
   }
-  if (new_child(sockets[0]) == nullptr) {
+  if (new_child(fork_channel.parent_end, fork_channel.lifeline_parent) == nullptr) {
     complete_children();  // too many at once: the living ones get all that is theirs
-    for (Child& child : children) {
-      if (child.used) {
-        forget(child);
-      }
-    }
-    if (new_child(sockets[0]) == nullptr) {
+    if (new_child(fork_channel.parent_end, fork_channel.lifeline_parent) == nullptr) {
       return base::Status::kNoMemory;
     }
   }
@@ -514,44 +346,22 @@ base::Status prepare_fork() {
 
 void finish_fork_in_parent() {
   drop_held_copies();
-  if (sockets[1] >= 0) {
-    (void)system_call(SYS_close, sockets[1]);
-    sockets[1] = -1;
+  if (fork_channel.child_end >= 0) {
+    (void)system_call(SYS_close, fork_channel.child_end);
+    (void)system_call(SYS_close, fork_channel.lifeline_child);
+    fork_channel.child_end = fork_channel.lifeline_child = -1;
   }
 }
 
-void finish_fork_in_child() {
-  const int socket = sockets[1];
-  if (socket >= 0) {
-    (void)system_call(SYS_close, sockets[0]);
-    if (!receive_by_faults(socket)) {
-      receive_by_stream(socket);
-    }
-    put_held_copies_in_place();
-  }
+void drop_children_in_child() {
   for (Child& child : children) {
     if (child.used) {
       (void)system_call(SYS_close, child.fault_descriptor);
-      if (child.socket != sockets[0]) {
+      if (child.socket != fork_channel.parent_end) {
         (void)system_call(SYS_close, child.socket);
+        (void)system_call(SYS_close, child.lifeline);
       }
       child.used = false;
-    }
-  }
-  (void)system_call(SYS_close, state.file.descriptor);
-  (void)system_call(SYS_close, state.partition->descriptor);
-  if (state.engine->descriptor() >= 0) {
-    (void)system_call(SYS_close, state.engine->descriptor());
-  }
-}
-
-void make_private_in_child() {
-  // Block by block: the arena's addresses of blocks that are static data are nobody's, and nobody would serve them.
-  const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
-  for (uint64_t block = 0; block < blocks; ++block) {
-    const View view = view_of_block(*state.partition, block);
-    for (uint64_t at = 0; at < view.bytes; at += kPageBytes) {
-      (void)*reinterpret_cast<volatile char*>(view.address + at);
     }
   }
 }

@@ -24,6 +24,8 @@ base::Status prepare_fork();
 // Called by the thread that forks.
 void finish_fork_in_parent();
 void finish_fork_in_child();
+/// Closes the child's copies of what the parent keeps for its children.
+void drop_children_in_child();
 /// In a child that is about to fork itself: touches everything, so that it has pages of its own to hand down.
 void make_private_in_child();
 

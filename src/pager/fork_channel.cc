@@ -1,0 +1,141 @@
+// See fork_channel.h.
+#include "pager/fork_channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "pager/state.h"
+
+namespace headroom::pager {
+
+using namespace arena;
+using base::system_call;
+
+ForkChannel fork_channel;
+
+namespace {
+
+struct HeldCopies {
+  char* memory = nullptr;
+  uint64_t* blocks = nullptr;
+  uint64_t count = 0;
+  uint64_t room = 0;
+};
+HeldCopies held_copies;
+
+bool is_held_for_writing(uint64_t block) {
+  const uint64_t word = word_of(block).load(std::memory_order_acquire);
+  return (word & kWriteHoldMask) != 0 && state_of(word) == kResident;
+}
+
+}  // namespace
+
+bool open_fork_channel() {
+  int ends[2];
+  int lifeline[2];
+  if (base::is_error(system_call(SYS_pipe2, lifeline, O_CLOEXEC))) {
+    return false;
+  }
+  if (base::is_error(system_call(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))) {
+    (void)system_call(SYS_close, lifeline[0]);
+    (void)system_call(SYS_close, lifeline[1]);
+    return false;
+  }
+  fork_channel = {ends[0], ends[1], lifeline[1], lifeline[0]};
+  return true;
+}
+
+bool send_descriptor(int socket, int descriptor) {
+  char byte = 'U';
+  iovec vector = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
+  return system_call(SYS_sendmsg, socket, &message, MSG_NOSIGNAL) == 1;
+}
+
+bool write_all(int socket, const void* bytes, uint64_t count) {
+  const char* at = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const long sent = system_call(SYS_sendto, socket, at, count, MSG_NOSIGNAL, nullptr, 0);
+    if (sent == -EINTR) {
+      continue;
+    }
+    if (sent <= 0) {
+      return false;
+    }
+    at += sent;
+    count -= static_cast<uint64_t>(sent);
+  }
+  return true;
+}
+
+bool read_all(int socket, void* bytes, uint64_t count) {
+  char* at = static_cast<char*>(bytes);
+  while (count > 0) {
+    const long got = system_call(SYS_recvfrom, socket, at, count, 0, nullptr, nullptr);
+    if (got == -EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      return false;
+    }
+    at += got;
+    count -= static_cast<uint64_t>(got);
+  }
+  return true;
+}
+
+void drop_held_copies() {
+  if (held_copies.memory != nullptr) {
+    (void)system_call(SYS_munmap, held_copies.memory, held_copies.room * kBlockBytes);
+    (void)system_call(SYS_munmap, held_copies.blocks, held_copies.room * sizeof(uint64_t));
+  }
+  held_copies = {};
+}
+
+bool copy_held() {
+  const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
+  uint64_t count = 0;
+  for (uint64_t block = 0; block < blocks; ++block) {
+    count += is_held_for_writing(block) ? 1 : 0;
+  }
+  if (count == 0) {
+    return true;
+  }
+  held_copies.room = count;
+  held_copies.memory = static_cast<char*>(base::reserve_memory(count * kBlockBytes));
+  held_copies.blocks = static_cast<uint64_t*>(base::reserve_memory(count * sizeof(uint64_t)));
+  if (held_copies.memory == nullptr || held_copies.blocks == nullptr) {
+    held_copies = {};
+    return false;
+  }
+  for (uint64_t block = 0; block < blocks && held_copies.count < count; ++block) {
+    if (is_held_for_writing(block)) {
+      memcpy(held_copies.memory + held_copies.count * kBlockBytes,
+             reinterpret_cast<const char*>(state.partition->alias + block * kBlockBytes), kBlockBytes);
+      held_copies.blocks[held_copies.count++] = block;
+    }
+  }
+  return true;
+}
+
+void put_held_copies_in_place() {
+  for (uint64_t index = 0; index < held_copies.count; ++index) {
+    const View view = view_of_block(*state.partition, held_copies.blocks[index]);
+    memcpy(reinterpret_cast<void*>(view.address), held_copies.memory + index * kBlockBytes, view.bytes);
+  }
+  drop_held_copies();
+}
+
+}  // namespace headroom::pager

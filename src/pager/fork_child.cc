@@ -1,0 +1,126 @@
+// The child's side of fork(); what happens is described in fork.cc.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include "base/kernel_abi.h"
+#include "base/log.h"
+#include "pager/fork.h"
+#include "pager/fork_channel.h"
+#include "pager/state.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+using base::system_call;
+
+bool watch_in_child(int descriptor, uintptr_t address, uint64_t bytes) {
+  uffdio_register request = {};
+  request.range = {address, bytes};
+  request.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR;
+  return bytes == 0 || !base::is_error(system_call(SYS_ioctl, descriptor, UFFDIO_REGISTER, &request));
+}
+
+void map_in_child(uintptr_t address, uint64_t bytes, int descriptor, uint64_t offset) {
+  const int flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE | (descriptor < 0 ? MAP_ANONYMOUS : 0);
+  if (bytes > 0) {
+    (void)system_call(SYS_mmap, address, bytes, PROT_READ | PROT_WRITE, flags, descriptor, offset);
+  }
+}
+
+template <typename Each>
+void for_each_view(Each each) {
+  const Partition& partition = *state.partition;
+  each(partition.base, partition.committed.load(std::memory_order_relaxed), 0);
+  const int regions = partition.static_region_count.load(std::memory_order_relaxed);
+  for (int index = 0; index < regions; ++index) {
+    const StaticRegion& region = partition.static_regions[index];
+    each(region.address, region.bytes, region.offset);
+  }
+}
+
+/// Should the last writer of the pipe disappear, the kernel kills this process: what it waits for would never come, be it in a
+/// system call. (Signal-driven input; the parent takes the danger away by putting its end into our socket.)
+bool arm_lifeline() {
+  const int pipe = fork_channel.lifeline_child;
+  return !base::is_error(system_call(SYS_fcntl, pipe, F_SETOWN, system_call(SYS_getpid))) &&
+         !base::is_error(system_call(SYS_fcntl, pipe, 10 /* F_SETSIG */, SIGKILL)) &&
+         !base::is_error(system_call(SYS_fcntl, pipe, F_SETFL, O_ASYNC));
+}
+
+bool receive_by_faults(int socket) {
+  if (state.engine->kind() == base::EngineChoice::kSigsegv) {
+    return false;
+  }
+  const int descriptor = open_child_userfaultfd(!state.engine->serves_kernel());
+  if (descriptor < 0) {
+    return false;
+  }
+  bool watched = true;
+  for_each_view([&](uintptr_t address, uint64_t bytes, uint64_t offset) {
+    map_in_child(address, bytes, state.partition->descriptor, offset);
+    watched = watched && watch_in_child(descriptor, address, bytes);
+  });
+  char answer = 0;
+  // The descriptor stays open here too: were the parent to die, an access would wait rather than read zeros.
+  return watched && arm_lifeline() && send_descriptor(socket, descriptor) && read_all(socket, &answer, 1);
+}
+
+void receive_by_stream(int socket) {
+  for_each_view([](uintptr_t address, uint64_t bytes, uint64_t) { map_in_child(address, bytes, -1, 0); });
+  (void)write_all(socket, "S", 1);
+  uint64_t block = 0;
+  while (read_all(socket, &block, sizeof block) && block != kEndOfStream) {
+    const View view = view_of_block(*state.partition, block);
+    static char rest[kPageBytes];
+    if (!read_all(socket, reinterpret_cast<void*>(view.address), view.bytes)) {
+      break;
+    }
+    for (uint64_t left = kBlockBytes - view.bytes; left > 0;) {  // the end of a static region's last block
+      const uint64_t piece = left < sizeof rest ? left : sizeof rest;
+      if (!read_all(socket, rest, piece)) {
+        break;
+      }
+      left -= piece;
+    }
+  }
+  if (block != kEndOfStream) {
+    base::die("a forked child could not receive its parent's memory");
+  }
+}
+
+}  // namespace
+
+void finish_fork_in_child() {
+  const int socket = fork_channel.child_end;
+  if (socket >= 0) {
+    (void)system_call(SYS_close, fork_channel.parent_end);
+    (void)system_call(SYS_close, fork_channel.lifeline_parent);
+    if (!receive_by_faults(socket)) {
+      (void)system_call(SYS_close, fork_channel.lifeline_child);
+      receive_by_stream(socket);
+    }
+    put_held_copies_in_place();
+  }
+  drop_children_in_child();
+  (void)system_call(SYS_close, state.file.descriptor);
+  (void)system_call(SYS_close, state.partition->descriptor);
+  if (state.engine->descriptor() >= 0) {
+    (void)system_call(SYS_close, state.engine->descriptor());
+  }
+}
+
+void make_private_in_child() {
+  // Block by block: the arena's addresses of blocks that are static data are nobody's, and nobody would serve them.
+  const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
+  for (uint64_t block = 0; block < blocks; ++block) {
+    const View view = view_of_block(*state.partition, block);
+    for (uint64_t at = 0; at < view.bytes; at += kPageBytes) {
+      (void)*reinterpret_cast<volatile char*>(view.address + at);
+    }
+  }
+}
+
+}  // namespace headroom::pager
