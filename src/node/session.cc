@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/system_calls.h"
+#include "node/cores.h"
 
 namespace headroom::node {
 namespace {
@@ -114,47 +114,6 @@ Ledger* map_ledger(int descriptor) {
   return static_cast<Ledger*>(address);
 }
 
-/// The cgroup's processor quota in whole cores, or no limit.
-uint32_t quota_in_cores() {
-  const char* const files[] = {"/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"};
-  for (const char* path : files) {
-    char text[64] = {};
-    const long file = system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    if (base::is_error(file)) {
-      continue;
-    }
-    (void)system_call(SYS_read, file, text, sizeof text - 1);
-    (void)system_call(SYS_close, file);
-    const long quota = strtol(text, nullptr, 10);  // "max" and -1 mean none
-    const char* period_text = strchr(text, ' ');
-    const long period = period_text != nullptr ? strtol(period_text, nullptr, 10) : 100000;
-    if (quota > 0 && period > 0) {
-      return static_cast<uint32_t>((quota + period - 1) / period);
-    }
-  }
-  return kMaxCores;
-}
-
-void add_cores(Ledger& ledger) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) {
-    return;
-  }
-  for (int core = 0; core < kMaxCores && core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) {
-      ledger.core_mask[core / 64].fetch_or(uint64_t{1} << (core % 64), std::memory_order_acq_rel);
-    }
-  }
-  uint32_t count = 0;
-  for (const auto& word : ledger.core_mask) {
-    count += static_cast<uint32_t>(__builtin_popcountll(word.load(std::memory_order_relaxed)));
-  }
-  uint32_t known = ledger.cores_in_mask.load(std::memory_order_relaxed);
-  while (known < count && !ledger.cores_in_mask.compare_exchange_weak(known, count, std::memory_order_relaxed)) {
-  }
-}
-
 // Every member keeps the ledger's descriptor so that it can hand it on.
 int ledger_descriptor = -1;
 
@@ -171,7 +130,7 @@ bool found_session(Session& session, int listener) {
   ledger->budget = static_cast<int64_t>(settings.memory);
   ledger->started_ns = base::monotonic_ns();
   ledger->asked_slots = static_cast<uint32_t>(settings.slots);
-  ledger->quota_cores = quota_in_cores();
+  ledger->quota_cores = quota_in_cores("/proc/self/cgroup", "/sys/fs/cgroup");
   ledger->free_bytes.store(ledger->budget, std::memory_order_relaxed);
   ledger->bytes = sizeof(Ledger);
   ledger->version = kLedgerVersion;

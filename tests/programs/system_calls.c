@@ -1,20 +1,29 @@
 /* Hands evictable memory to the kernel in many ways: read, write, pread, readv, direct I/O, fread, fwrite, static arrays whose
    ends lie outside the arena, datagrams one and several at a time, messages larger than memory on a stream, asynchronous
-   input and output, setvbuf, sigaltstack, a thread stack, madvise, mremap, mprotect. Prints "ok" or what went wrong. usage:
-   system_calls MIB */
+   input and output, paths and structures, setvbuf, sigaltstack, a thread stack (and fork() on it), madvise, mremap, mprotect.
+   Prints "ok" or what went wrong. usage: system_calls MIB */
 #define _GNU_SOURCE
 #include <aio.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "pressure.h"
+
+int io_submit(aio_context_t context, long count, struct iocb** operations) __attribute__((weak));
 
 static void files(const char* path) {
   const size_t count = bytes / 2;
@@ -202,6 +211,22 @@ static void asynchronous(const char* path) {
     press();
     CHECK(same(buffer + count, count, 12));
   }
+  aio_context_t context = 0;
+  CHECK(syscall(SYS_io_setup, 4, &context) == 0);
+  if (io_submit != NULL) { /* libaio's, where something has loaded it */
+    struct iocb in = {.aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = (unsigned)file, .aio_nbytes = count};
+    in.aio_buf = (uintptr_t)(buffer + count);
+    struct iocb* list[] = {&in};
+    memset(buffer + count, 0, count);
+    press();
+    CHECK(io_submit(context, 1, list) == 1);
+    press();
+    struct io_event event;
+    CHECK(syscall(SYS_io_getevents, context, 1, 1, &event, NULL) == 1 && event.res == (long)count);
+    press();
+    CHECK(same(buffer + count, count, 12));
+  }
+  CHECK(syscall(SYS_io_destroy, context) == 0);
   int ends[2];
   CHECK(pipe(ends) == 0);
   struct iovec vector = {buffer, 16384};
@@ -250,6 +275,7 @@ static void* on_own_stack(void* argument) {
   char local[1 << 16];
   memset(local, 1, sizeof local);
   press();
+  CHECK(fork() == -1 && errno == ENOMEM); /* the child would begin without a stack */
   return local[100] == 1 ? argument : NULL;
 }
 
@@ -272,6 +298,51 @@ static void stacks(void) {
   CHECK(pthread_create(&thread, &attributes, on_own_stack, thread_stack) == 0 && pthread_join(thread, &result) == 0);
   CHECK(result == thread_stack);
   CHECK(munmap(thread_stack, 4 << 20) == 0);
+}
+
+/* Paths, structures and lists in evictable memory. */
+static void small_arguments(const char* path) {
+  enum { kMiB = 1 << 20 };
+  char* place = malloc(8 * kMiB);
+  char *name = place + kMiB, *other = place + 2 * kMiB;
+  struct stat* status = (struct stat*)(place + 3 * kMiB);
+  struct pollfd* list = (struct pollfd*)(place + 4 * kMiB);
+  int* result = (int*)(place + 5 * kMiB);
+  char* text = place + 6 * kMiB;
+  memset(place, 1, 8 * kMiB);
+  strcpy(name, path);
+  strcpy(other, path);
+  strcat(other, "-other");
+  press();
+  int file = open(name, O_CREAT | O_RDWR | O_TRUNC, 0640);
+  CHECK(file >= 0);
+  press();
+  CHECK(stat(name, status) == 0 && (status->st_mode & 0777) == 0640);
+  press();
+  CHECK(fstat(file, status) == 0);
+  press();
+  CHECK(rename(name, other) == 0);
+  press();
+  CHECK(access(other, R_OK) == 0 && lstat(other, status) == 0);
+  list[0] = (struct pollfd){.fd = file, .events = POLLIN};
+  press();
+  CHECK(poll(list, 1, 0) == 1 && list[0].revents == POLLIN);
+  press();
+  CHECK(getrandom(text, kMiB, 0) > 0);
+  press();
+  CHECK(ioctl(file, FIONREAD, result) == 0 && *result == 0);
+  press();
+  CHECK(unlink(other) == 0);
+  press();
+  CHECK(readlink("/proc/self/exe", text, 200) > 0);
+  const pid_t child = vfork();
+  if (child == 0) {
+    _exit(3);
+  }
+  press();
+  CHECK(waitpid(child, result, 0) == child && WEXITSTATUS(*result) == 3);
+  close(file);
+  free(place);
 }
 
 /* The program blocks every signal and still touches memory that is not there. */
@@ -338,6 +409,7 @@ int main(int argc, char** argv) {
   asynchronous(path);
   datagrams();
   stacks();
+  small_arguments(path);
   blocked_signals();
   maps();
   printf("ok\n");
