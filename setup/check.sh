@@ -14,6 +14,8 @@ if [ ! -e build/venv/.tests-2 ]; then
   touch build/venv/.tests-2
 fi
 
+setup/hpcc.sh
+
 for preset in release sanitize; do
   echo "unit tests: $preset"
   cmake --preset $preset >/dev/null
