@@ -29,12 +29,27 @@ std::atomic<bool> resolved{false};
 /// What a name that the MPI library lacks leads to. Reached only by a program that could not have run without Headroom.
 int missing_function() { base::die("the program calls an MPI function that its MPI library does not have"); }
 
+/// What defines the MPI_ name behind us in the search order, if that is a tool and not an MPI library. (Two of those may be
+/// loaded; and where one was loaded privately, as mpi4py does, its own handle alone finds it.)
+void* tool_function(const char* name, void* in_library) {
+  void* next = dlsym(RTLD_NEXT, name);
+  return next != in_library && next != nullptr && !core_functions().is_mpi_library(next) ? next : nullptr;
+}
+
 void look_up_real(BackendRequest& request, void* library) {
   for (int entry = 0; entry < kEntryCount; ++entry) {
-    // MPI_ names as the next in line defines them: a tool preloaded after us, else the library. The handle alone is right
-    // where the library was loaded privately (mpi4py).
-    void* real = entry % 2 == 0 ? dlsym(RTLD_NEXT, kNames[entry]) : nullptr;
-    request.real[entry] = real != nullptr ? real : dlsym(library, kNames[entry]);
+    request.real[entry] = dlsym(library, kNames[entry]);
+  }
+}
+
+/// A tool of the profiling interface is to see the program's calls as they are, so Headroom works below it: the tool's MPI_
+/// functions are called directly, and what they call by PMPI_ names counts as the program's.
+void step_below_tools(BackendRequest& request) {
+  for (int entry = 0; entry < kEntryCount; entry += 2) {
+    if (void* function = tool_function(kNames[entry], request.real[entry])) {
+      request.real[entry] = function;
+      request.wrapper[entry] = nullptr;
+    }
   }
 }
 
@@ -78,6 +93,7 @@ bool resolve(const void* caller) {
     base::die("cannot open %s: %s; the installation is incomplete", path, dlerror());
   }
   init(&request, &core_functions());
+  step_below_tools(request);
   fill_table(request, reinterpret_cast<void*>(missing_function));
   resolved.store(true, std::memory_order_release);
   return true;
