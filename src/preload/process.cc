@@ -5,12 +5,16 @@
 // shell or a small tool that merely inherits the environment pays a few microseconds.
 //
 // End: the process leaves the node session; the last of a node writes the report. A forked child does neither.
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/system_calls.h"
 #include "heap/heap.h"
 #include "heap/static_data.h"
 #include "mpi/library.h"
@@ -36,17 +40,34 @@ void after_fork_in_child() {
   heap::unlock_after_fork();
 }
 
-/// This process ends by an error of Headroom's. A forked child is none of the node's, and a process that has not joined either.
+/// This process ends by an error of Headroom's, or by MPI_Abort. A forked child is none of the node's, and a process that has
+/// not joined either.
 void end_by_error() {
   if (process_of_constructor == getpid() && node::announce_failure(pager::session())) {
     write_report(pager::session());
   }
 }
 
+/// Tells the supervisor that this library was loaded. HEADROOM_ACTIVE is the number of a descriptor; by now it may be another
+/// file's, so it is asked for its name.
+void sign(const char* descriptor) {
+  char link[64];
+  char name[64] = {};
+  (void)snprintf(link, sizeof link, "/proc/self/fd/%s", descriptor);
+  if (base::system_call(SYS_readlinkat, AT_FDCWD, link, name, sizeof name - 1) > 0 &&
+      strncmp(name, "/memfd:headroom-signature", 25) == 0) {
+    const int file = atoi(descriptor);
+    (void)base::system_call(SYS_write, file, "x", 1);
+    (void)base::system_call(SYS_close, file);
+  }
+}
+
 __attribute__((constructor)) void begin_process() {
-  if (getenv("HEADROOM_ACTIVE") == nullptr) {
+  const char* active = getenv("HEADROOM_ACTIVE");
+  if (active == nullptr) {
     return;
   }
+  sign(active);
   base::load_settings();
   process_of_constructor = getpid();
   base::set_death_hook(end_by_error);
@@ -64,7 +85,8 @@ __attribute__((destructor)) void end_process() {
     return;
   }
   pager::prepare_to_leave();
-  if (node::leave_session(pager::session())) {
+  // Whoever failed first has written it.
+  if (node::leave_session(pager::session()) && pager::session().ledger->failed_at_ns.load(std::memory_order_acquire) == 0) {
     write_report(pager::session());
   }
 }

@@ -4,16 +4,22 @@
 // others before they can. This process is the program's parent, a few hundred KiB, between it and the launcher. Since it
 // holds the program's descriptors too, the launcher learns of the death only when this process ends, after it has spoken.
 //
+// A program may also run without Headroom by mistake: linked statically, started with another LD_PRELOAD by a script, or with
+// other privileges. The preloaded library signs a file that it inherits (preload/process.cc); nobody's signature is reported.
+//
 // Signals are passed on; those from the terminal, and a launcher's, reach the whole process group anyway. The exit
 // status is the program's; if a signal ended the program, this process ends by the same one. If this process is killed, the
 // program is killed too. Not linked with the rest of Headroom.
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +75,26 @@ const char* cause(int number) {
   }
 }
 
+/// A file in memory for the preloaded library's signature; its descriptor lies out of the way of the program's own numbers.
+int open_signature() {
+  const int low = memfd_create("headroom-signature", MFD_CLOEXEC);
+  const int high = low >= 0 ? fcntl(low, F_DUPFD, 200) : -1;
+  close(low);
+  return high;
+}
+
+void warn_if_nobody_signed(int signature, const char* name) {
+  struct stat status = {};
+  if (signature < 0 || fstat(signature, &status) != 0 || status.st_size > 0) {
+    return;
+  }
+  const char* rank = rank_text();
+  fprintf(stderr,
+          "headroom: %s%s: %s ran without Headroom: it is linked statically, runs with other privileges, or LD_PRELOAD was "
+          "replaced (add to it instead)\n",
+          rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", name);
+}
+
 void explain(int number, const char* name) {
   const char* rank = rank_text();
   char line[512];
@@ -107,6 +133,7 @@ int main(int count, char** words) {
     launcher = getppid();
   }
   pass_signals_on();
+  const int signature = open_signature();
   program = fork();
   if (program == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -114,6 +141,9 @@ int main(int count, char** words) {
       _exit(1);
     }
     setenv("LD_PRELOAD", words[1], 1);
+    char number[16];
+    snprintf(number, sizeof number, "%d", signature);
+    setenv("HEADROOM_ACTIVE", number, 1);
     execvp(words[2], words + 2);
     fprintf(stderr, "headroom: %s: %s\n", words[2], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
@@ -126,6 +156,9 @@ int main(int count, char** words) {
   while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFSIGNALED(status)) {
+    if (WEXITSTATUS(status) != 126 && WEXITSTATUS(status) != 127) {
+      warn_if_nobody_signed(signature, words[2]);
+    }
     return WEXITSTATUS(status);
   }
   const int number = WTERMSIG(status);
