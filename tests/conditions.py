@@ -50,6 +50,11 @@ def no_loop_devices() -> str | None:
     return no_root() or (None if asked.returncode == 0 else f"no loop device: {asked.stderr.strip()}")
 
 
+def no_core_files() -> str | None:
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    return None if pattern.startswith("core") else f"core dumps go elsewhere: {pattern}"
+
+
 def missing(*names: str):
     return lambda: None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed"
 
@@ -62,6 +67,8 @@ LACKS = {
     "io_uring": cannot_use("--store", "io_uring"),
     "the engine userfaultfd": cannot_use("--engine", "userfaultfd"),
     "the engine userfaultfd-user": cannot_use("--engine", "userfaultfd-user"),
+    "core files": no_core_files,
+    "Intel MPI": lambda: None if (BUILD / "mpi/intel/bin/mpiexec").exists() else "there is none for this processor",
     "LAMMPS": missing("lmp"),
     "HPCC": lambda: None if (BUILD / "apps/hpcc-openmpi").exists() else "setup/hpcc.sh could not build it",
     "PT-Scotch": missing("dgord"),

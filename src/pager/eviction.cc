@@ -326,7 +326,8 @@ void write_back_idle() {
   }
   const base::EvictChoice policy = base::settings().evict;
   if (policy == base::EvictChoice::kAggressive) {
-    (void)evict(INT64_MAX);
+    const int64_t leaving = evict(INT64_MAX);
+    trace::count(Counter::kBlocksEvictedWaiting, static_cast<uint64_t>(leaving) / kBlockBytes);
     return;
   }
   if (policy == base::EvictChoice::kLazy) {
@@ -343,7 +344,9 @@ void write_back_idle() {
     const uint32_t after = state.next[block];
     const uint64_t word = word_of(block).load(std::memory_order_relaxed);
     if ((word & (kDirty | kHoldMask)) == kDirty) {
-      state.early_credit_bytes -= write_out(block, true);
+      const int64_t written = write_out(block, true);
+      state.early_credit_bytes -= written;
+      trace::count(Counter::kBlocksWrittenEarly, static_cast<uint64_t>(written) / kBlockBytes);
       block = state.head;
       continue;
     }

@@ -1,6 +1,8 @@
 """What goes wrong ends with a message that names rank, cause and remedy, in time, and leaves nothing behind."""
 
 import contextlib
+import json
+import os
 import re
 import signal
 import subprocess
@@ -82,6 +84,35 @@ def test_killed_rank(mpi, tmp_path):
     assert re.search(
         r"rank 2 \(process \d+, \S*wait_and_die-\w+\) was ended by signal 9 .*memory ran out", run.errors
     ), run.errors
+
+
+def test_abort_leaves_a_report(mpi, tmp_path):
+    program = compile_program(mpi, "wait_and_die.c")
+    run = headroom_run([program, "abort"], tmp_path, before=mpi.command(3), memory="64M", timeout=60)
+    assert run.status != 0
+    assert run.errors.count("headroom:   memory") == 1, run.errors
+    assert run.report["failed"]
+    assert run.short_of_memory and run.total("bytes_written") > 0
+
+
+def test_a_rank_that_is_stopped_for_a_while(mpi, tmp_path):
+    """Its memory cannot be had meanwhile; the others go on with what there is, and nothing is lost."""
+    program = compile_program(mpi, "out_of_core.c")
+    plain = plain_run([*mpi.command(3), program, 24, 6])
+    report = tmp_path / "stopped.json"
+    words = [*mpi.command(3), HEADROOM, "run", "--memory", "48M", "--json", report, "--", program, 24, 6]
+    with subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE) as job:
+        time.sleep(1.5)
+        ranks = [line.split() for line in running(program.name)]
+        rank = next(int(words[0]) for words in ranks if words[2].endswith(program.name))
+        os.kill(rank, signal.SIGSTOP)
+        time.sleep(3)
+        os.kill(rank, signal.SIGCONT)
+        output = job.communicate(timeout=200)[0]
+        assert job.returncode == 0
+    assert output == plain.stdout
+    figures = json.loads(report.read_text())
+    assert figures["total"]["bytes_written"] >= 3 * 2 * 24 * MIB - 48 * MIB
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -1,12 +1,14 @@
 """The traps of the kernel and of MPI libraries that were met while Headroom was designed (docs/bugs.md): each test fails if the
 guard against one of them is taken away."""
 
+import json
+import re
 import subprocess
 
 import pytest
 
 from conditions import lack, need
-from conftest import ROOT, compile_program, environment, headroom_run, plain_run
+from conftest import HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run, within
 
 MIB = 1 << 20
 
@@ -63,6 +65,118 @@ def test_rights_of_much_memory_with_the_engine_that_uses_rights(tmp_path):
     run = headroom_run([compile_program(None, "fixed_maps.c"), 48, 1], tmp_path, memory="24M", engine="sigsegv")
     assert run.status == 1
     assert "the program changes access rights of more memory than may be kept resident" in run.errors
+
+
+def test_every_way_to_allocate(engine, tmp_path):
+    run = headroom_run([compile_program(None, "allocations.c"), 24], tmp_path, memory="24M", engine=engine)
+    assert run.output == "ok\n", run.errors
+    assert run.total("allocations") >= 3 * 9
+    assert run.total("forks") == run.total("fork_blocks_copied") == 0  # popen and system copy nothing
+    run.assert_paged(24 * MIB + 9 * 2 * MIB, 24 * MIB)
+
+
+@pytest.mark.parametrize("memory", ["256M", "24M"])
+def test_locking_everything_is_refused(memory, tmp_path):
+    """It would fill the arena's holes, also if it is asked for before there is an arena."""
+    run = headroom_run([compile_program(None, "lock_all.c"), 24], tmp_path, memory=memory)
+    assert run.output == "ok\n", run.errors
+    assert "mlockall() is refused" in run.errors
+    if memory == "24M":
+        run.assert_paged(48 * MIB, 24 * MIB)
+
+
+def test_core_dump(engine, tmp_path):
+    """The dump leaves the arena out: it would read every hole, and wait for a pager that is dumped with it."""
+    need("core files")
+    program = compile_program(None, "dump_core.c")
+    before = ["sh", "-c", f'ulimit -c unlimited; cd {tmp_path}; exec "$@"', "sh"]
+    run = headroom_run([program, 48], tmp_path, before=before, memory="24M", engine=engine, timeout=60)
+    assert run.status == -6
+    assert "was ended by signal 6" in run.errors
+    core = next(tmp_path.glob("core*"))
+    assert core.stat().st_size < 24 * MIB
+
+
+def test_writes_by_cross_memory_attach(mpi, tmp_path):
+    """A peer's write that does not pass through the owner's page tables is not lost when it meets an eviction."""
+    need("the engine userfaultfd")
+    program = compile_program(mpi, "attach_writes.c")
+    run = headroom_run([program, 48, 6], tmp_path, before=mpi.command(2), memory="48M", engine="userfaultfd")
+    assert run.status == 0, run.errors
+    assert run.output == "ok\n"
+    run.assert_paged(2 * 48 * MIB + 4 * MIB, 48 * MIB)
+
+
+def test_several_nodes(tmp_path):
+    """Ranks that do not see each other's session are nodes of their own, with budgets and reports of their own; collectives
+    between them agree on their form. The launcher is told of two hosts, which are one, so messages take the network."""
+    mpi = WHEELS[0]
+    program = compile_program(mpi, "out_of_core.c")
+    hosts = [*mpi.command(2)[:1], "-launcher", "fork", "-hosts", "localhost,127.0.0.1", "-ppn", 2]
+    plain = plain_run([*hosts, "-n", 4, program, 16, 2])
+    assert plain.returncode == 0, plain.stderr
+    report = tmp_path / "nodes.json"
+    under = [HEADROOM, "run", "--memory", "32M", "--json", report, "--", program, 16, 2]
+    jobs = [["env", f"HEADROOM_JOB={job}", *under] for job in ("a", "b")]
+    done = plain_run([*hosts, "-n", 2, *jobs[0], ":", "-n", 2, *jobs[1]])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+    nodes = [json.loads(report.read_text()), json.loads(next(tmp_path.glob("nodes.json.*")).read_text())]
+    for node, ranks in zip(nodes, ({0, 1}, {2, 3}), strict=True):
+        assert {rank["rank"] for rank in node["ranks"]} == ranks
+        assert node["short_of_memory"] and node["total"]["bytes_written"] >= 2 * 2 * 16 * MIB - 32 * MIB
+        assert node["peak_resident_bytes"] <= within(32 * MIB)
+
+
+@pytest.mark.parametrize("flags", [["-fno-plt"], ["-no-pie", "-fno-pie"], ["-no-pie", "-fno-plt", "-Wl,-z,now"]])
+def test_ways_to_link_and_mpi_before_main(mpi, flags, tmp_path):
+    program = compile_program(mpi, "early.c", *flags)
+    run = headroom_run([program], tmp_path, before=mpi.command(3), memory="1G")
+    assert run.status == 0, run.errors
+    assert sorted(run.output.splitlines()) == [f"rank {rank} wrong 0" for rank in range(3)]
+    assert sorted(rank["rank"] for rank in run.report["ranks"]) == [0, 1, 2]
+    assert run.total("allocations") == 3 * 2
+
+
+@pytest.mark.parametrize("mode", ["pass", "turns"])
+@pytest.mark.parametrize("place", ["linked", "preloaded"])
+def test_tools_that_use_the_profiling_interface(mpi, place, mode, tmp_path):
+    """A tool sees each call once, whatever Headroom makes of it, and so does Headroom."""
+    tool = compile_program(mpi, "counting_tool.c", "-shared", "-fPIC")
+    linked = ["-Wl,--no-as-needed", str(tool)] if place == "linked" else []
+    program = compile_program(mpi, "calls.c", *linked)
+    command = mpi.command(3) if place == "linked" else [*mpi.command(3), "env", f"LD_PRELOAD={tool}"]
+    plain = plain_run([*command, program, 2])
+    assert plain.returncode == 0, plain.stderr
+    run = headroom_run([program, 2], tmp_path, before=command, memory="1G", mode=mode)
+    assert run.status == 0, run.errors
+    assert sorted(run.output.splitlines()) == sorted(plain.stdout.splitlines())
+    assert len(re.findall(r"^tool: rank \d sends [1-9]\d* reductions [1-9]", run.output, re.M)) == 3
+    assert {change["mode"] for change in run.report["modes"]} == {mode}
+
+
+def test_a_program_that_runs_without_headroom_is_noticed(tmp_path):
+    source = tmp_path / "static.c"
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-static", "-o", tmp_path / "static", source], check=True)
+    for command in ([tmp_path / "static"], ["env", "LD_PRELOAD=", "true"]):
+        run = headroom_run(command, tmp_path, memory="64M")
+        assert run.status == 0
+        expected = command[0] != "env"  # env itself had it
+        assert ("ran without Headroom: it is linked statically" in run.errors) == expected, run.errors
+
+
+@pytest.mark.parametrize("symbols", [[], ["-s"]], ids=["symbols", "stripped"])
+def test_libraries_data_inside_the_program_stays(mpi, symbols, engine, tmp_path):
+    """stderr, environ and MPI's handles lie in the program's static data by copy relocation; the pager needs some of them."""
+    program = compile_program(mpi, "copies.c", "-no-pie", "-fno-pie", *symbols)
+    run = headroom_run([program, 24], tmp_path, before=mpi.command(2), memory="40M", engine=engine)
+    assert run.status == 0, run.errors
+    assert run.output == "ok\n"
+    assert run.errors.count("round 2\n") == 2
+    stays = bool(symbols) and engine != "userfaultfd"
+    assert (run.total("static_bytes") >= 2 * 15 * MIB) == (not stays)
+    run.assert_paged(2 * (24 + (0 if stays else 16)) * MIB, 40 * MIB)
 
 
 def test_a_wrapper_script_is_not_a_rank(mpi, tmp_path):

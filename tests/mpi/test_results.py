@@ -5,7 +5,7 @@ import json
 import pytest
 
 from conditions import need
-from conftest import BUILD, DEBIAN, HEADROOM, STANDARD_ABI, WHEELS, compile_program, headroom_run, plain_run
+from conftest import BUILD, DEBIAN, HEADROOM, INTEL, STANDARD_ABI, WHEELS, compile_program, headroom_run, plain_run
 
 MIB = 1 << 20
 
@@ -58,10 +58,30 @@ def test_out_of_core(mpi, engine, tmp_path):
     assert "wrong 0" in under.output
     under.assert_paged(footprint, budget)
     assert under.engines() == {engine}
+    assert under.total("bytes_read_ahead") >= footprint  # it reads from front to back
     assert under.total("blocks_twice_out") >= footprint // (256 << 10)  # every block
     assert "turns" in {change["mode"] for change in under.report["modes"]}
     # In memory that sufficed the calls led straight to the library; each rank took that back when it did not any more.
     assert under.total("shortcuts_taken") == under.total("shortcuts_ended") > 0
+
+
+@pytest.mark.parametrize("mode", ["pass", "yield", "turns", "short"])
+def test_intel_mpi(mode, tmp_path):
+    """libmpi.so.12 that is not MPICH's: its progress loop cannot be hooked, so nonblocking forms serve."""
+    need("Intel MPI")
+    program, arguments = ("out_of_core.c", [24, 2]) if mode == "short" else ("calls.c", [3])
+    command = [compile_program(INTEL, program), *arguments]
+    plain = plain_run([*INTEL.command(4), *command])
+    assert plain.returncode == 0, plain.stderr
+    choice = {"memory": "64M"} if mode == "short" else {"memory": "1G", "mode": mode}
+    under = headroom_run(command, tmp_path, before=INTEL.command(4), **choice)
+    assert under.status == 0, under.errors
+    assert under.output == plain.stdout
+    assert {rank["mpi"] for rank in under.report["ranks"]} == {"mpich"}
+    if mode == "short":
+        under.assert_paged(4 * 2 * 24 * MIB, 64 * MIB)
+    elif mode != "pass":
+        assert under.total("collectives_nonblocking") > 0
 
 
 @pytest.mark.parametrize("evict", ["lazy", "auto", "aggressive"])
@@ -72,6 +92,8 @@ def test_eviction_policies(evict, tmp_path):
     assert under.status == 0, under.errors
     assert "wrong 0" in under.output
     assert under.report["evict"] == evict
+    assert (under.total("blocks_written_early") > 0) == (evict == "auto")
+    assert (under.total("blocks_evicted_waiting") > 0) == (evict == "aggressive")
     under.assert_paged(4 * 2 * 16 * MIB, 48 * MIB)
 
 
@@ -84,6 +106,19 @@ def test_stores(store, tmp_path):
     assert {rank["store"] for rank in under.report["ranks"]} == {store}
     assert all(rank["store_direct"] for rank in under.report["ranks"])
     under.assert_paged(3 * 2 * 16 * MIB, 48 * MIB)
+
+
+def test_through_the_page_cache(tmp_path):
+    mpi = WHEELS[0]
+    program = compile_program(mpi, "out_of_core.c")
+    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", direct="off")
+    assert under.status == 0, under.errors
+    assert "wrong 0" in under.output
+    assert {rank["store_direct"] for rank in under.report["ranks"]} == {False}
+    assert under.total("bytes_written") >= 3 * 2 * 16 * MIB - 48 * MIB
+    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", direct="off", readahead="0")
+    assert "wrong 0" in under.output
+    assert under.total("bytes_read_ahead") == 0
 
 
 def test_more_ranks_than_cores_and_memory(mpi, tmp_path):

@@ -1,4 +1,5 @@
-/* The last rank kills itself (or waits to be killed) while the others wait for it. usage: wait_and_die kill|sleep */
+/* The last rank kills itself, or aborts the job, or waits to be killed, while the others wait for it. usage: wait_and_die
+ * kill|abort|sleep */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +21,9 @@ int main(int argc, char** argv) {
   }
   if (rank == ranks - 1 && strcmp(argv[1], "kill") == 0) {
     raise(SIGKILL);
+  }
+  if (rank == ranks - 1 && strcmp(argv[1], "abort") == 0) {
+    MPI_Abort(MPI_COMM_WORLD, 5);
   }
   if (strcmp(argv[1], "sleep") == 0) {
     sleep(60);

@@ -268,6 +268,16 @@ int wrap_Finalize() {
   return real.Finalize[kProfiled]();
 }
 
+/// The job ends here, and the library may end this process without any of its exit handlers.
+template <int kProfiled>
+int wrap_Abort(MPI_Comm comm, int errorcode) {
+  if (!is_inner(kProfiled, __builtin_return_address(0))) {
+    core->before_abort();
+  }
+  const InsideLibrary inside;
+  return real.Abort[kProfiled](comm, errorcode);
+}
+
 #include "completion.inc"
 #include "point_to_point.inc"
 
