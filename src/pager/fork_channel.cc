@@ -33,8 +33,8 @@ bool is_held_for_writing(uint64_t block) {
 }  // namespace
 
 bool open_fork_channel() {
-  int ends[2];
-  int lifeline[2];
+  int ends[2] = {-1, -1};
+  int lifeline[2] = {-1, -1};
   if (base::is_error(system_call(SYS_pipe2, lifeline, O_CLOEXEC))) {
     return false;
   }
