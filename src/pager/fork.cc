@@ -46,13 +46,15 @@ struct Child {
   bool used;
   int socket;            // readable at its end when the child ends
   int fault_descriptor;  // -1 until the child has sent it
-  int lifeline;          // writing end of a pipe; while it is open the child lives
+  int lifeline;          // writing end of a pipe; if it closes, the child is killed
+  int lifeline_read;     // the other end; disarmed here before we let go of the child
   uint64_t blocks;       // of the partition, when it was forked
   uint64_t* given;       // bit a block: the child has it
   uint64_t* zero;        // bit a block: it was fresh at the fork
 };
 
 Child children[kMaxForkChildren];
+std::atomic<int> living_children{0};
 char* bounce = nullptr;  // one block, for content that is on storage
 char* zeros = nullptr;
 
@@ -61,18 +63,24 @@ void set_bit(uint64_t* bits, uint64_t index) { bits[index / 64] |= uint64_t{1} <
 
 uint64_t bitmap_bytes(uint64_t blocks) { return (blocks / 64 + 1) * sizeof(uint64_t); }
 
-void forget(Child& child) {
+/// Lets go of the child. It is killed unless its lifeline is disarmed.
+void forget(Child& child, bool disarm = true) {
   if (!child.used) {
     return;
   }
+  if (disarm) {
+    disarm_lifeline(child.lifeline_read);
+  }
   (void)system_call(SYS_close, child.socket);
   (void)system_call(SYS_close, child.lifeline);
+  (void)system_call(SYS_close, child.lifeline_read);
   if (child.fault_descriptor >= 0) {
     (void)system_call(SYS_close, child.fault_descriptor);
   }
   (void)system_call(SYS_munmap, child.given, bitmap_bytes(child.blocks));
   (void)system_call(SYS_munmap, child.zero, bitmap_bytes(child.blocks));
   child = Child{};
+  living_children.fetch_sub(1, std::memory_order_release);
 }
 
 /// The block's content, wherever it is.
@@ -99,21 +107,36 @@ const char* content_of(uint64_t block) {
   }
 }
 
-/// Copies `bytes` to the child's `address`, leaving pages alone that the child has written itself. False: the child is gone.
-bool copy_pages(int descriptor, uintptr_t address, const char* source, uint64_t bytes) {
+/// One step of copy_pages: what was done is added to `done`.
+long copy_step(int descriptor, uintptr_t address, const char* source, uint64_t bytes, uint64_t& done) {
+  if (source == zeros) {  // the zero page: costs the child nothing
+    uffdio_zeropage request = {};
+    request.range = {address, bytes};
+    const long result = system_call(SYS_ioctl, descriptor, UFFDIO_ZEROPAGE, &request);
+    done += request.zeropage > 0 ? static_cast<uint64_t>(request.zeropage) : 0;
+    return result;
+  }
+  uffdio_copy request = {};
+  request.dst = address;
+  request.src = reinterpret_cast<uint64_t>(source);
+  request.len = bytes;
+  const long result = system_call(SYS_ioctl, descriptor, UFFDIO_COPY, &request);
+  done += request.copy > 0 ? static_cast<uint64_t>(request.copy) : 0;
+  return result;
+}
+
+/// Copies `bytes` to the child's `address`, leaving pages alone that the child has written itself. 0, or -errno; -ESRCH: the
+/// child is gone.
+long copy_pages(int descriptor, uintptr_t address, const char* source, uint64_t bytes) {
   uint64_t done = 0;
   uint64_t step = bytes;
   while (done < bytes) {
-    uffdio_copy request = {};
-    request.dst = address + done;
-    request.src = reinterpret_cast<uint64_t>(source + done);
-    request.len = bytes - done < step ? bytes - done : step;
-    const long result = system_call(SYS_ioctl, descriptor, UFFDIO_COPY, &request);
+    const uint64_t left = bytes - done;
+    const uint64_t now = left < step ? left : step;
+    const long result = copy_step(descriptor, address + done, source == zeros ? zeros : source + done, now, done);
     if (!base::is_error(result)) {
-      done += request.len;
       continue;
     }
-    done += request.copy > 0 ? static_cast<uint64_t>(request.copy) : 0;
     if (result == -EEXIST) {
       done += kPageBytes;
     } else if (result == -ENOENT && step > kPageBytes) {
@@ -121,12 +144,12 @@ bool copy_pages(int descriptor, uintptr_t address, const char* source, uint64_t 
     } else if (result == -ENOENT) {
       done += kPageBytes;
     } else if (result != -EAGAIN && result != -EINTR) {
-      return false;
+      return result;
     }
   }
   uffdio_range range = {address, bytes};  // a thread may wait on a page that was there already
   (void)system_call(SYS_ioctl, descriptor, UFFDIO_WAKE, &range);
-  return true;
+  return 0;
 }
 
 void give(Child& child, uint64_t block) {
@@ -135,26 +158,28 @@ void give(Child& child, uint64_t block) {
   if (!child.used || bit(child.given, block)) {
     return;  // waiting for a transfer has served others, this child perhaps among them
   }
-  if (!copy_pages(child.fault_descriptor, view.address, source, view.bytes)) {
-    forget(child);
+  if (const long error = copy_pages(child.fault_descriptor, view.address, source, view.bytes); error != 0) {
+    if (error != -ESRCH && child.fault_descriptor >= 0) {
+      base::log_warning("memory could not be copied into a forked child (%s), so it is killed",
+                        strerror(static_cast<int>(-error)));
+      forget(child, false);
+    } else {
+      forget(child);
+    }
     return;
   }
   set_bit(child.given, block);
   trace::count(Counter::kForkBlocksCopied);
 }
 
-/// Gives the child all that it has not got, and lets go of it. Its lifeline goes into the socket that it holds itself, and so
-/// stays open as long as anybody could care.
+/// Gives the child all that it has not got, and lets go of it.
 void complete(Child& child) {
   for (uint64_t block = 0; child.used && block < child.blocks; ++block) {
     if (!bit(child.given, block)) {
       give(child, block);
     }
   }
-  if (child.used) {
-    (void)send_descriptor(child.socket, child.lifeline);
-    forget(child);
-  }
+  forget(child);
 }
 
 /// Sends everything that is not zero through the socket; the child then has all and needs us no more.
@@ -239,7 +264,7 @@ void protect_all() {
   }
 }
 
-Child* new_child(int socket, int lifeline) {
+Child* new_child() {
   for (Child& child : children) {
     if (child.used) {
       continue;
@@ -255,7 +280,8 @@ Child* new_child(int socket, int lifeline) {
         set_bit(zero, block);
       }
     }
-    child = {true, socket, -1, lifeline, blocks, given, zero};
+    child = {true, fork_channel.parent_end, -1, fork_channel.lifeline_write, fork_channel.lifeline_read, blocks, given, zero};
+    living_children.fetch_add(1, std::memory_order_release);
     return &child;
   }
   return nullptr;
@@ -334,9 +360,10 @@ base::Status prepare_fork() {
   if (bounce == nullptr || zeros == nullptr || !open_fork_channel()) {
     return base::Status::kNoMemory;
   }
-  if (new_child(fork_channel.parent_end, fork_channel.lifeline_parent) == nullptr) {
+  if (new_child() == nullptr) {
     complete_children();  // too many at once: the living ones get all that is theirs
-    if (new_child(fork_channel.parent_end, fork_channel.lifeline_parent) == nullptr) {
+    if (new_child() == nullptr) {
+      close_fork_channel();
       return base::Status::kNoMemory;
     }
   }
@@ -348,10 +375,11 @@ void finish_fork_in_parent() {
   drop_held_copies();
   if (fork_channel.child_end >= 0) {
     (void)system_call(SYS_close, fork_channel.child_end);
-    (void)system_call(SYS_close, fork_channel.lifeline_child);
-    fork_channel.child_end = fork_channel.lifeline_child = -1;
+    fork_channel = {};  // the rest is the new child's
   }
 }
+
+bool has_fork_children() { return living_children.load(std::memory_order_acquire) > 0; }
 
 void drop_children_in_child() {
   for (Child& child : children) {
@@ -360,6 +388,7 @@ void drop_children_in_child() {
       if (child.socket != fork_channel.parent_end) {
         (void)system_call(SYS_close, child.socket);
         (void)system_call(SYS_close, child.lifeline);
+        (void)system_call(SYS_close, child.lifeline_read);
       }
       child.used = false;
     }

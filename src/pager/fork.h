@@ -26,6 +26,10 @@ void finish_fork_in_parent();
 void finish_fork_in_child();
 /// Closes the child's copies of what the parent keeps for its children.
 void drop_children_in_child();
+/// In a child of a forked child, which needs nobody: closes what would make it look like the child itself.
+void finish_fork_in_grandchild();
+/// Whether there are children that have not got everything.
+bool has_fork_children();
 /// In a child that is about to fork itself: touches everything, so that it has pages of its own to hand down.
 void make_private_in_child();
 

@@ -33,6 +33,7 @@ bool is_held_for_writing(uint64_t block) {
 }  // namespace
 
 bool open_fork_channel() {
+  fork_channel = {};
   int ends[2] = {-1, -1};
   int lifeline[2] = {-1, -1};
   if (base::is_error(system_call(SYS_pipe2, lifeline, O_CLOEXEC))) {
@@ -46,6 +47,18 @@ bool open_fork_channel() {
   fork_channel = {ends[0], ends[1], lifeline[1], lifeline[0]};
   return true;
 }
+
+void close_fork_channel() {
+  for (const int descriptor :
+       {fork_channel.parent_end, fork_channel.child_end, fork_channel.lifeline_write, fork_channel.lifeline_read}) {
+    if (descriptor >= 0) {
+      (void)system_call(SYS_close, descriptor);
+    }
+  }
+  fork_channel = {};
+}
+
+void disarm_lifeline(int read_end) { (void)system_call(SYS_fcntl, read_end, F_SETFL, 0); }
 
 bool send_descriptor(int socket, int descriptor) {
   char byte = 'U';

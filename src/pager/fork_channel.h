@@ -9,10 +9,14 @@ namespace headroom::pager {
 struct ForkChannel {
   int parent_end = -1;  // of a pair of stream sockets
   int child_end = -1;
-  int lifeline_parent = -1;  // writing end of a pipe: while anybody has it open, the child lives
-  int lifeline_child = -1;
+  int lifeline_write = -1;  // the parent's end of a pipe: when it closes, the kernel kills the child, unless
+  int lifeline_read = -1;   // it was disarmed here before, which both sides can do
 };
 extern ForkChannel fork_channel;
+
+/// From now on nobody is killed when the pipe closes. `read_end` stays open.
+void disarm_lifeline(int read_end);
+void close_fork_channel();
 
 /// False: no descriptors.
 bool open_fork_channel();

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
@@ -42,12 +43,25 @@ void for_each_view(Each each) {
 }
 
 /// Should the last writer of the pipe disappear, the kernel kills this process: what it waits for would never come, be it in a
-/// system call. (Signal-driven input; the parent takes the danger away by putting its end into our socket.)
+/// system call. (Signal-driven input; the parent disarms it before it lets
+/// go of us.)
 bool arm_lifeline() {
-  const int pipe = fork_channel.lifeline_child;
+  const int pipe = fork_channel.lifeline_read;
   return !base::is_error(system_call(SYS_fcntl, pipe, F_SETOWN, system_call(SYS_getpid))) &&
          !base::is_error(system_call(SYS_fcntl, pipe, 10 /* F_SETSIG */, SIGKILL)) &&
          !base::is_error(system_call(SYS_fcntl, pipe, F_SETFL, O_ASYNC));
+}
+
+// What the child keeps for its parent's sake, and how it is known: the program may have closed it and opened something else.
+struct Kept {
+  int descriptor = -1;
+  ino_t file = 0;
+};
+Kept kept[2];
+
+Kept keep(int descriptor) {
+  struct stat status = {};
+  return fstat(descriptor, &status) == 0 ? Kept{descriptor, status.st_ino} : Kept{};
 }
 
 bool receive_by_faults(int socket) {
@@ -97,18 +111,28 @@ void finish_fork_in_child() {
   const int socket = fork_channel.child_end;
   if (socket >= 0) {
     (void)system_call(SYS_close, fork_channel.parent_end);
-    (void)system_call(SYS_close, fork_channel.lifeline_parent);
+    (void)system_call(SYS_close, fork_channel.lifeline_write);
     if (!receive_by_faults(socket)) {
-      (void)system_call(SYS_close, fork_channel.lifeline_child);
+      disarm_lifeline(fork_channel.lifeline_read);
       receive_by_stream(socket);
     }
     put_held_copies_in_place();
+    kept[0] = keep(socket);
+    kept[1] = keep(fork_channel.lifeline_read);
   }
   drop_children_in_child();
   (void)system_call(SYS_close, state.file.descriptor);
   (void)system_call(SYS_close, state.partition->descriptor);
   if (state.engine->descriptor() >= 0) {
     (void)system_call(SYS_close, state.engine->descriptor());
+  }
+}
+
+void finish_fork_in_grandchild() {
+  for (const Kept& each : kept) {
+    if (each.descriptor >= 0 && keep(each.descriptor).file == each.file) {
+      (void)system_call(SYS_close, each.descriptor);
+    }
   }
 }
 

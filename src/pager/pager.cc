@@ -408,6 +408,9 @@ void after_fork_in_parent() {
 }
 
 void after_fork_in_child() {
+  if (forked_child.load(std::memory_order_relaxed)) {
+    finish_fork_in_grandchild();
+  }
   if (!is_running()) {
     return;
   }
@@ -423,6 +426,9 @@ void after_fork_in_child() {
 bool is_forked_child() { return forked_child.load(std::memory_order_relaxed); }
 
 void prepare_to_leave() {
+  if (!has_fork_children()) {
+    return;
+  }
   Request request = {};
   request.kind = RequestKind::kComplete;
   perform(request);
