@@ -18,6 +18,7 @@ done
 options=(-q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt/sources" -o Dir::State::Lists="$apt/lists"
   -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=)
 cd "$folder/hpcc"
+rm -f hpcc_*
 apt-get "${options[@]}" update >log 2>&1 && apt-get "${options[@]}" source --download-only --tar-only hpcc >>log 2>&1 || {
   tail -n 5 log
   echo "HPCC's source cannot be had; its tests will be skipped"

@@ -67,18 +67,14 @@ void log_debug(const char* format, ...) {
   va_end(arguments);
 }
 
-void call_death_hook() {
-  if (auto* hook = death_hook.load(std::memory_order_acquire)) {
-    hook();
-  }
-}
-
 void die(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   write_line("error: ", format, arguments);
   va_end(arguments);
-  call_death_hook();
+  if (auto* hook = death_hook.load(std::memory_order_acquire)) {
+    hook();
+  }
   for (;;) {
     (void)system_call(SYS_exit_group, 2);
   }

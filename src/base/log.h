@@ -19,9 +19,6 @@ void log_debug(const char* format, ...) __attribute__((format(printf, 1, 2)));
 /// Called by die() before the process ends, so that others can be told. nullptr: nothing is called.
 void set_death_hook(void (*hook)());
 
-/// Calls it now: the process is about to end by an error that is not Headroom's.
-void call_death_hook();
-
 /// Prints and ends the process with exit status 2.
 [[noreturn]] void die(const char* format, ...) __attribute__((format(printf, 1, 2)));
 

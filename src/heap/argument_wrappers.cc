@@ -5,12 +5,14 @@
 // the call runs; arguments elsewhere, nearly all, cost a comparison. Why not syscall user dispatch: docs/pager.md.
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,7 +30,8 @@ class HeldArgument {
  public:
   HeldArgument(const void* address, size_t bytes, bool write)
       : address_(address != nullptr && !pager::engine_serves_kernel() && heap::is_ours(address, bytes) ? address : nullptr),
-        bytes_(bytes),
+        // No more than may be held: what such calls are given beyond that is room that they do not use.
+        bytes_(address_ == nullptr || bytes < heap::largest_hold() ? bytes : heap::largest_hold()),
         write_(write) {
     if (address_ != nullptr) {
       heap::hold(address_, bytes_, write_);
@@ -53,7 +56,7 @@ class HeldArgument {
 /// A path or another text: how long it is matters only if it is ours.
 struct HeldText : HeldArgument {
   explicit HeldText(const char* text)
-      : HeldArgument(text, text != nullptr && heap::is_ours(text, 1) ? strlen(text) + 1 : 1, false) {}
+      : HeldArgument(text, text != nullptr && heap::is_ours(text, 1) ? strnlen(text, PATH_MAX) + 1 : 1, false) {}
 };
 
 template <typename T>
@@ -61,8 +64,11 @@ struct HeldOut : HeldArgument {
   explicit HeldOut(T* out, size_t count = 1) : HeldArgument(out, count * sizeof(T), true) {}
 };
 
-/// What ioctl()'s third argument points to, if it is a pointer, is known to the device alone.
-constexpr size_t kUnknownBytes = 4096;
+/// How much ioctl()'s third argument points to, if it is a pointer: many requests say so, else to the end of its page.
+size_t request_bytes(unsigned long request, const void* argument) {
+  const size_t said = _IOC_SIZE(request);
+  return said != 0 ? said : arena::kPageBytes - reinterpret_cast<uintptr_t>(argument) % arena::kPageBytes;
+}
 
 /// The mode that open() takes when it may create a file.
 mode_t mode_of(int flags, va_list arguments) {
@@ -89,6 +95,8 @@ HEADROOM_REAL(ppoll);
 HEADROOM_REAL(select);
 HEADROOM_REAL(epoll_wait);
 HEADROOM_REAL(waitpid);
+HEADROOM_REAL(wait4);
+HEADROOM_REAL(waitid);
 HEADROOM_REAL(ioctl);
 HEADROOM_REAL(getsockopt);
 HEADROOM_REAL(setsockopt);
@@ -209,9 +217,10 @@ HEADROOM_EXPORT int ppoll(pollfd* files, nfds_t count, const timespec* timeout, 
   return real_ppoll.get()(files, count, timeout, mask);
 }
 HEADROOM_EXPORT int select(int count, fd_set* in, fd_set* out, fd_set* other, timeval* timeout) {
-  const HeldOut held_in(in);
-  const HeldOut held_out(out);
-  const HeldOut held_other(other);
+  const size_t bytes = (static_cast<size_t>(count > 0 ? count : 0) + 63) / 64 * 8;
+  const HeldArgument held_in(in, bytes, true);
+  const HeldArgument held_out(out, bytes, true);
+  const HeldArgument held_other(other, bytes, true);
   const HeldOut held_timeout(timeout);
   return real_select.get()(count, in, out, other, timeout);
 }
@@ -224,13 +233,37 @@ HEADROOM_EXPORT pid_t waitpid(pid_t pid, int* status, int options) {
   return real_waitpid.get()(pid, status, options);
 }
 HEADROOM_EXPORT pid_t wait(int* status) { return waitpid(-1, status, 0); }
+HEADROOM_EXPORT pid_t wait4(pid_t pid, int* status, int options, rusage* usage) {
+  const HeldOut held(status);
+  const HeldOut held_usage(usage);
+  return real_wait4.get()(pid, status, options, usage);
+}
+HEADROOM_EXPORT pid_t wait3(int* status, int options, rusage* usage) { return wait4(-1, status, options, usage); }
+HEADROOM_EXPORT int waitid(idtype_t kind, id_t id, siginfo_t* info, int options) {
+  const HeldOut held(info);
+  return real_waitid.get()(kind, id, info, options);
+}
+
+// What programs call that were built with a C library older than 2.33.
+HEADROOM_EXPORT int __xstat(int, const char* path, struct stat* out) noexcept { return stat(path, out); }
+HEADROOM_EXPORT int __xstat64(int, const char* path, struct stat64* out) noexcept { return stat64(path, out); }
+HEADROOM_EXPORT int __lxstat(int, const char* path, struct stat* out) noexcept { return lstat(path, out); }
+HEADROOM_EXPORT int __lxstat64(int, const char* path, struct stat64* out) noexcept { return lstat64(path, out); }
+HEADROOM_EXPORT int __fxstat(int, int file, struct stat* out) noexcept { return fstat(file, out); }
+HEADROOM_EXPORT int __fxstat64(int, int file, struct stat64* out) noexcept { return fstat64(file, out); }
+HEADROOM_EXPORT int __fxstatat(int, int directory, const char* path, struct stat* out, int flags) noexcept {
+  return fstatat(directory, path, out, flags);
+}
+HEADROOM_EXPORT int __fxstatat64(int, int directory, const char* path, struct stat64* out, int flags) noexcept {
+  return fstatat64(directory, path, out, flags);
+}
 
 HEADROOM_EXPORT int ioctl(int file, unsigned long request, ...) noexcept {
   va_list arguments;
   va_start(arguments, request);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  const HeldArgument held(argument, kUnknownBytes, true);
+  const HeldArgument held(argument, request_bytes(request, argument), true);
   return real_ioctl.get()(file, request, argument);
 }
 HEADROOM_EXPORT int getsockopt(int socket, int level, int name, void* value, socklen_t* bytes) noexcept {

@@ -1,5 +1,7 @@
 // The variants of calls that compilers choose under _FORTIFY_SOURCE, as most distributions' packages do: the size of the
 // program's buffer is passed along, and a call that would overrun it ends the program, as in the C library.
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -53,4 +55,21 @@ HEADROOM_EXPORT size_t __fread_chk(void* buffer, size_t room, size_t size, size_
 HEADROOM_EXPORT size_t __fread_unlocked_chk(void* buffer, size_t room, size_t size, size_t count, FILE* stream) {
   check_items(size, count, room);
   return fread_unlocked(buffer, size, count, stream);
+}
+
+HEADROOM_EXPORT int __open_2(const char* path, int flags) { return open(path, flags); }
+HEADROOM_EXPORT int __open64_2(const char* path, int flags) { return open64(path, flags); }
+HEADROOM_EXPORT int __openat_2(int directory, const char* path, int flags) { return openat(directory, path, flags); }
+HEADROOM_EXPORT int __openat64_2(int directory, const char* path, int flags) { return openat64(directory, path, flags); }
+HEADROOM_EXPORT int __poll_chk(pollfd* files, nfds_t count, int timeout, size_t room) {
+  check_items(sizeof *files, count, room);
+  return poll(files, count, timeout);
+}
+HEADROOM_EXPORT int __ppoll_chk(pollfd* files, nfds_t count, const timespec* timeout, const sigset_t* mask, size_t room) {
+  check_items(sizeof *files, count, room);
+  return ppoll(files, count, timeout, mask);
+}
+HEADROOM_EXPORT ssize_t __readlink_chk(const char* path, char* out, size_t bytes, size_t room) {
+  check(bytes, room);
+  return readlink(path, out, bytes);
 }

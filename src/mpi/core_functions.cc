@@ -25,6 +25,7 @@ namespace {
 
 static_assert(sizeof(sched::Wait) <= 64);
 constexpr int kPatienceMs = 5000;
+void (*before_abort)() = nullptr;
 
 /// A transport of MPI libraries that memory which may be moved rules out, and how each library is told; only what the user has
 /// not set is set. `without_attach`: it reads peers' memory by system calls; `without_pins`: it keeps pages that it was once
@@ -194,7 +195,11 @@ constexpr CoreFunctions kCore = {
     before_init,
     after_init,
     after_session_init,
-    base::call_death_hook,
+    [] {
+      if (before_abort != nullptr) {
+        before_abort();
+      }
+    },
     choose_shortcuts,
     [] { return sched::mode() != sched::Mode::kPass && !progress_hook_works(); },
     note_nonblocking_form,
@@ -207,5 +212,7 @@ constexpr CoreFunctions kCore = {
 }  // namespace
 
 const CoreFunctions& core_functions() { return kCore; }
+
+void call_before_abort(void (*function)()) { before_abort = function; }
 
 }  // namespace headroom::mpi

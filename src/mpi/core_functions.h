@@ -7,4 +7,7 @@ namespace headroom::mpi {
 
 const CoreFunctions& core_functions();
 
+/// `function` is called when the program calls MPI_Abort, before the library does.
+void call_before_abort(void (*function)());
+
 }  // namespace headroom::mpi

@@ -1,6 +1,7 @@
 // The first MPI call: finds the MPI library, opens the backend for its binary interface, fills the table; see trampolines.h.
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ constexpr const char* kNames[kEntryCount] = {
 };
 
 std::atomic<bool> resolved{false};
+bool tools_define[kEntryCount] = {};
 
 /// What a name that the MPI library lacks leads to. Reached only by a program that could not have run without Headroom.
 int missing_function() { base::die("the program calls an MPI function that its MPI library does not have"); }
@@ -38,16 +40,46 @@ void* tool_function(const char* name, void* in_library) {
 
 void look_up_real(BackendRequest& request, void* library) {
   for (int entry = 0; entry < kEntryCount; ++entry) {
-    request.real[entry] = dlsym(library, kNames[entry]);
+    void* own = dlsym(library, kNames[entry]);
+    void* tool = entry % 2 == 0 ? tool_function(kNames[entry], own) : nullptr;
+    request.real[entry] = tool != nullptr ? tool : own;
+    tools_define[entry] = tool != nullptr;
   }
 }
 
-/// A tool of the profiling interface is to see the program's calls as they are, so Headroom works below it: the tool's MPI_
-/// functions are called directly, and what they call by PMPI_ names counts as the program's.
+/// Whether the object that defines `function` calls `name` by linking, so that the call comes to our trampolines. (Others fetch
+/// it with dlsym(RTLD_NEXT), which passes us by.)
+bool object_calls(void* function, const char* name) {
+  Dl_info info = {};
+  const link_map* map = nullptr;
+  if (dladdr1(function, &info, const_cast<void**>(reinterpret_cast<const void**>(&map)), RTLD_DL_LINKMAP) == 0) {
+    return false;
+  }
+  const ElfW(Sym)* symbol = nullptr;
+  const char* strings = nullptr;
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_SYMTAB) {
+      symbol = reinterpret_cast<const ElfW(Sym)*>(entry->d_un.d_ptr);
+    } else if (entry->d_tag == DT_STRTAB) {
+      strings = reinterpret_cast<const char*>(entry->d_un.d_ptr);
+    }
+  }
+  // Linkers put the names behind the table that refers to them.
+  for (; symbol != nullptr && reinterpret_cast<const char*>(symbol + 1) <= strings; ++symbol) {
+    if (symbol->st_shndx == SHN_UNDEF && strcmp(strings + symbol->st_name, name) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// A tool of the profiling interface is to see the program's calls as they are, so Headroom works below it where it can: the
+/// tool's MPI_ functions are called directly, and what they call by PMPI_ names counts as the program's. Starting MPI is
+/// always wrapped on both sides of the tool.
 void step_below_tools(BackendRequest& request) {
   for (int entry = 0; entry < kEntryCount; entry += 2) {
-    if (void* function = tool_function(kNames[entry], request.real[entry])) {
-      request.real[entry] = function;
+    const bool starts = strstr(kNames[entry], "_Init") != nullptr || strstr(kNames[entry], "_init") != nullptr;
+    if (tools_define[entry] && !starts && object_calls(request.real[entry], kNames[entry + 1])) {
       request.wrapper[entry] = nullptr;
     }
   }

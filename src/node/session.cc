@@ -102,7 +102,10 @@ bool receive_descriptors(int connection, int (&descriptors)[2]) {
 bool same_user(int connection) {
   ucred peer = {};
   socklen_t length = sizeof peer;
-  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == getuid();
+  // Not the library's function: that one is interposed, and looking up the real one in the pager thread could wait for a
+  // program thread that is in dlopen() and waits for the pager.
+  return !base::is_error(system_call(SYS_getsockopt, connection, SOL_SOCKET, SO_PEERCRED, &peer, &length)) &&
+         peer.uid == getuid();
 }
 
 Ledger* map_ledger(int descriptor) {
@@ -372,8 +375,9 @@ void watched_ended(Session& session) {
     const int pid = member.pid.load(std::memory_order_relaxed);
     give_back(session, member);
     session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
-    // Whoever ended by an error of Headroom's has said so.
-    if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0) {
+    // Whoever ended by an error of Headroom's, or aborted the job, has said so.
+    if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
+        session.ledger->reporter.load(std::memory_order_acquire) == 0) {
       tell_of_death(rank, pid, member.executable);
     }
   }
@@ -385,17 +389,11 @@ void watched_ended(Session& session) {
   choose_watched(session);
 }
 
-bool announce_failure(const Session& session) {
-  if (session.ledger == nullptr || session.self == nullptr) {
-    return false;
-  }
+void announce_failure(const Session& session) {
   uint64_t none = 0;
-  const bool first =
-      session.ledger->failed_at_ns.compare_exchange_strong(none, base::monotonic_ns(), std::memory_order_acq_rel);
-  if (first) {
+  if (session.ledger->failed_at_ns.compare_exchange_strong(none, base::monotonic_ns(), std::memory_order_acq_rel)) {
     ring_everybody(session);
   }
-  return first;
 }
 
 bool outlived_failure(const Session& session) {

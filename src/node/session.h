@@ -52,9 +52,8 @@ void choose_watched(Session& session);
 void watched_ended(Session& session);
 
 /// This process is about to end with an error of Headroom's: the others of the node cannot finish their job without it. Safe
-/// anywhere; allocates nothing.
-/// Returns true to the first.
-bool announce_failure(const Session& session);
+/// anywhere; allocates nothing. The session must have been joined.
+void announce_failure(const Session& session);
 
 /// Whether a member announced a failure so long ago that the launcher should have ended us by now.
 bool outlived_failure(const Session& session);

@@ -17,6 +17,7 @@
 #include "base/system_calls.h"
 #include "heap/heap.h"
 #include "heap/static_data.h"
+#include "mpi/core_functions.h"
 #include "mpi/library.h"
 #include "pager/pager.h"
 #include "preload/report.h"
@@ -40,11 +41,36 @@ void after_fork_in_child() {
   heap::unlock_after_fork();
 }
 
+constexpr uint64_t kReportPatienceNs = 2'000'000'000;
+
+/// The first to fail writes the report; the others wait for it, since the launcher may end all when one of them ends.
+void report_early() {
+  node::Ledger& ledger = *pager::session().ledger;
+  uint32_t none = 0;
+  if (ledger.reporter.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
+    write_report(pager::session());
+    ledger.reporter.store(2, std::memory_order_release);
+    base::futex_wake(&ledger.reporter, node::kMaxMembers, true);
+    return;
+  }
+  const uint64_t begin = base::monotonic_ns();
+  while (ledger.reporter.load(std::memory_order_acquire) == 1 && base::monotonic_ns() - begin < kReportPatienceNs) {
+    base::futex_wait(&ledger.reporter, 1, kReportPatienceNs / 10, true);
+  }
+}
+
 /// This process ends by an error of Headroom's, or by MPI_Abort. A forked child is none of the node's, and a process that has
 /// not joined either.
 void end_by_error() {
-  if (process_of_constructor == getpid() && node::announce_failure(pager::session())) {
-    write_report(pager::session());
+  if (process_of_constructor != getpid() || pager::session().ledger == nullptr || pager::session().self == nullptr) {
+    return;
+  }
+  node::announce_failure(pager::session());
+  report_early();
+}
+void end_by_abort() {
+  if (process_of_constructor == getpid() && pager::is_running()) {
+    report_early();
   }
 }
 
@@ -71,6 +97,7 @@ __attribute__((constructor)) void begin_process() {
   base::load_settings();
   process_of_constructor = getpid();
   base::set_death_hook(end_by_error);
+  mpi::call_before_abort(end_by_abort);
   mpi::hide_absent_names();
   // Registered this early so that our handlers run first in the child: others may touch memory there.
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -86,7 +113,7 @@ __attribute__((destructor)) void end_process() {
   }
   pager::prepare_to_leave();
   // Whoever failed first has written it.
-  if (node::leave_session(pager::session()) && pager::session().ledger->failed_at_ns.load(std::memory_order_acquire) == 0) {
+  if (node::leave_session(pager::session()) && pager::session().ledger->reporter.load(std::memory_order_acquire) == 0) {
     write_report(pager::session());
   }
 }

@@ -161,7 +161,7 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
   out.print("  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.slots(),
             ledger.most_held_slots.load(std::memory_order_relaxed), ledger.cores(),
             ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false");
-  out.print("  \"failed\": %s,\n", ledger.failed_at_ns.load(std::memory_order_relaxed) != 0 ? "true" : "false");
+  out.print("  \"failed\": %s,\n", ledger.reporter.load(std::memory_order_relaxed) != 0 ? "true" : "false");
   out.print("  \"elapsed_s\": %.3f,\n  \"modes\": [", static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9);
   const uint32_t changes = ledger.mode_changes.load(std::memory_order_acquire);
   for (uint32_t index = 0; index < changes; ++index) {

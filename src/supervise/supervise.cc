@@ -4,8 +4,8 @@
 // others before they can. This process is the program's parent, a few hundred KiB, between it and the launcher. Since it
 // holds the program's descriptors too, the launcher learns of the death only when this process ends, after it has spoken.
 //
-// A program may also run without Headroom by mistake: linked statically, started with another LD_PRELOAD by a script, or with
-// other privileges. The preloaded library signs a file that it inherits (preload/process.cc); nobody's signature is reported.
+// A program may also run without Headroom by mistake: linked statically, or with other privileges. The preloaded library signs
+// a file that it inherits (preload/process.cc); if nobody has signed it, that is said. (A script signs, whatever it starts.)
 //
 // Signals are passed on; those from the terminal, and a launcher's, reach the whole process group anyway. The exit
 // status is the program's; if a signal ended the program, this process ends by the same one. If this process is killed, the
@@ -89,9 +89,7 @@ void warn_if_nobody_signed(int signature, const char* name) {
     return;
   }
   const char* rank = rank_text();
-  fprintf(stderr,
-          "headroom: %s%s: %s ran without Headroom: it is linked statically, runs with other privileges, or LD_PRELOAD was "
-          "replaced (add to it instead)\n",
+  fprintf(stderr, "headroom: %s%s: %s ran without Headroom: it is linked statically, or runs with other privileges\n",
           rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", name);
 }
 

@@ -86,9 +86,10 @@ def test_killed_rank(mpi, tmp_path):
     ), run.errors
 
 
-def test_abort_leaves_a_report(mpi, tmp_path):
+@pytest.mark.parametrize("who", ["abort", "abort-all"])
+def test_abort_leaves_a_report(mpi, who, tmp_path):
     program = compile_program(mpi, "wait_and_die.c")
-    run = headroom_run([program, "abort"], tmp_path, before=mpi.command(3), memory="64M", timeout=60)
+    run = headroom_run([program, who], tmp_path, before=mpi.command(3), memory="64M", timeout=60)
     assert run.status != 0
     assert run.errors.count("headroom:   memory") == 1, run.errors
     assert run.report["failed"]
@@ -102,9 +103,9 @@ def test_a_rank_that_is_stopped_for_a_while(mpi, tmp_path):
     report = tmp_path / "stopped.json"
     words = [*mpi.command(3), HEADROOM, "run", "--memory", "48M", "--json", report, "--", program, 24, 6]
     with subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE) as job:
-        time.sleep(1.5)
-        ranks = [line.split() for line in running(program.name)]
-        rank = next(int(words[0]) for words in ranks if words[2].endswith(program.name))
+        deadline = time.monotonic() + 60
+        while not (rank := short_rank(program.name)) and time.monotonic() < deadline:
+            time.sleep(0.05)
         os.kill(rank, signal.SIGSTOP)
         time.sleep(3)
         os.kill(rank, signal.SIGCONT)
@@ -149,6 +150,17 @@ def test_a_signal_arrives_once(mpi, launcher):
         output = child.communicate(timeout=30)[0]
         assert child.returncode == 0
     assert sorted(output.splitlines()) == ["rank 0 got 1", "rank 1 got 1"]
+
+
+def short_rank(name: str) -> int | None:
+    """The process of a rank that has written memory to storage."""
+    for line in running(name):
+        pid, _, command, *_ = line.split()
+        with contextlib.suppress(OSError, StopIteration):
+            written = next(row for row in open(f"/proc/{pid}/io") if row.startswith("write_bytes:"))
+            if command.endswith(name) and int(written.split()[1]) > 16 * MIB:
+                return int(pid)
+    return None
 
 
 def running(name: str) -> list[str]:

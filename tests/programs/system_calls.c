@@ -327,6 +327,14 @@ static void small_arguments(const char* path) {
   list[0] = (struct pollfd){.fd = file, .events = POLLIN};
   press();
   CHECK(poll(list, 1, 0) == 1 && list[0].revents == POLLIN);
+  static struct pollfd many[1 << 18];                       /* 2 MiB, so in the arena */
+  const nfds_t entries = (nfds_t)(list[0].revents & 1) * 8; /* unknown to the compiler: __poll_chk under _FORTIFY_SOURCE */
+  many[7] = list[0];
+  for (nfds_t i = 0; i < 7; ++i) {
+    many[i].fd = -1;
+  }
+  press();
+  CHECK(poll(many, entries, 0) == 1);
   press();
   CHECK(getrandom(text, kMiB, 0) > 0);
   press();

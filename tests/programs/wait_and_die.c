@@ -1,5 +1,5 @@
-/* The last rank kills itself, or aborts the job, or waits to be killed, while the others wait for it. usage: wait_and_die
- * kill|abort|sleep */
+/* The last rank kills itself, or aborts the job (or all do), or waits to be killed, while the others wait for it. usage:
+ * wait_and_die kill|abort|abort-all|sleep */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   if (rank == ranks - 1 && strcmp(argv[1], "kill") == 0) {
     raise(SIGKILL);
   }
-  if (rank == ranks - 1 && strcmp(argv[1], "abort") == 0) {
+  if (strcmp(argv[1], "abort-all") == 0 || (rank == ranks - 1 && strcmp(argv[1], "abort") == 0)) {
     MPI_Abort(MPI_COMM_WORLD, 5);
   }
   if (strcmp(argv[1], "sleep") == 0) {
