@@ -97,6 +97,11 @@ class Run:
         return self.report["total"][counter]
 
     @property
+    def footprint(self) -> int:
+        """What its processes had at most, each at its own time: in the arena, and what counts outside it."""
+        return self.total("allocated_bytes_peak") + self.total("static_bytes") + self.total("other_bytes_peak")
+
+    @property
     def short_of_memory(self) -> bool:
         return self.report["short_of_memory"]
 
@@ -106,6 +111,7 @@ class Run:
     def assert_paged(self, footprint: int, budget: int, files: int = 0) -> None:
         """Memory was really short: at least what does not fit was written and read, by the store's count and by the kernel's,
         past swap and page cache, within the budget."""
+        assert footprint > budget
         assert self.short_of_memory
         assert {rank["store_direct"] for rank in self.report["ranks"]} == {True}
         assert self.total("bytes_written") >= footprint - budget, self.report["total"]

@@ -64,14 +64,29 @@ def _open_userfaultfd_device() -> int:
         os.close(device)
 
 
-def _userfaultfd() -> Finding:
+class UserfaultfdOffer(NamedTuple):
+    device: bool
+    serves_kernel: bool
+    in_user_mode: bool
+    too_old: bool  # there is one, but it cannot do what is needed
+
+
+def offers_userfaultfd() -> UserfaultfdOffer:
+    """What the kernel lets this user have of userfaultfd."""
     number = SYS_USERFAULTFD.get(platform.machine())
     descriptors = [_open_userfaultfd_device()]
     descriptors += [_system_call(number, flags | os.O_CLOEXEC) if number else -1 for flags in (0, 1)]
     device, served, user_mode = [descriptor >= 0 and _userfaultfd_suffices(descriptor) for descriptor in descriptors]
-    if device or served:
-        return Finding("page faults", True, f"userfaultfd, kernel accesses served{' (/dev/userfaultfd)' if device else ''}")
-    if user_mode:
+    too_old = any(descriptor >= 0 for descriptor in descriptors) and not (device or served or user_mode)
+    return UserfaultfdOffer(device, device or served, user_mode, too_old)
+
+
+def _userfaultfd() -> Finding:
+    offer = offers_userfaultfd()
+    if offer.serves_kernel:
+        where = " (/dev/userfaultfd)" if offer.device else ""
+        return Finding("page faults", True, f"userfaultfd, kernel accesses served{where}")
+    if offer.in_user_mode:
         return Finding(
             "page faults",
             True,
@@ -79,21 +94,24 @@ def _userfaultfd() -> Finding:
             "large buffers given to system calls are held or copied; cross-memory attach of the MPI library is off",
             "root: sysctl vm.unprivileged_userfaultfd=1, or make /dev/userfaultfd readable",
         )
-    too_old = any(descriptor >= 0 for descriptor in descriptors)
     return Finding(
         "page faults",
         False,
-        f"userfaultfd {'of this kernel is too old' if too_old else 'is refused'}; mprotect and SIGSEGV are used",
+        f"userfaultfd {'of this kernel is too old' if offer.too_old else 'is refused'}; mprotect and SIGSEGV are used",
         "scattered access is slower and bounded by vm.max_map_count",
-        "a kernel from 6.4 on" + ("" if too_old else "; in a container, a seccomp profile that allows userfaultfd"),
+        "a kernel from 6.4 on" + ("" if offer.too_old else "; in a container, a seccomp profile that allows userfaultfd"),
     )
 
 
-def _io_uring() -> Finding:
-    parameters = ctypes.create_string_buffer(120)
-    descriptor = _system_call(SYS_IO_URING_SETUP, 4, parameters)
+def offers_io_uring() -> bool:
+    descriptor = _system_call(SYS_IO_URING_SETUP, 4, ctypes.create_string_buffer(120))
     if descriptor >= 0:
         os.close(descriptor)
+    return descriptor >= 0
+
+
+def _io_uring() -> Finding:
+    if offers_io_uring():
         return Finding("storage transfers", True, "io_uring")
     return Finding(
         "storage transfers",
@@ -101,6 +119,24 @@ def _io_uring() -> Finding:
         "io_uring is refused; threads are used",
         "some processor time per transfer",
         "sysctl kernel.io_uring_disabled=0; in a container, a seccomp profile that allows io_uring",
+    )
+
+
+def _large_pages() -> Finding | None:
+    """Pages of memory files: where they are always large, a block of 256 KiB takes 2 MiB, and part of one cannot be given back
+    while any page of it is in use."""
+    try:
+        chosen = re.search(r"\[(\w+)\]", Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text())
+    except OSError:
+        return None
+    if chosen is None or chosen[1] not in ("always", "force", "within_size"):
+        return None
+    return Finding(
+        "large pages",
+        False,
+        f"memory files get large pages (shmem_enabled={chosen[1]})",
+        "more memory may be resident than counted",
+        "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
     )
 
 
@@ -189,6 +225,7 @@ def findings() -> list[Finding]:
         _storage(),
         _userfaultfd(),
         _io_uring(),
+        *filter(None, [_large_pages()]),
         *_limits(),
         _swap(),
         *_mpi(),

@@ -100,14 +100,18 @@ def storage_candidates() -> list[Directory]:
     return sorted(found, key=lambda directory: directory.file_system in NETWORK_FILE_SYSTEMS)
 
 
-LAUNCHERS = re.compile(r"^(hydra_pmi_proxy|mpiexec(\.\w+)?|mpirun(\.\w+)?|orterun|prterun|prted|orted|pbs_tmrsh|aprun|srun)$")
+# Where no known launcher is an ancestor, what a resource manager calls the step that all its processes belong to.
+STEP_NAMES = [("PALS_APID",), ("FLUX_JOB_ID",), ("SLURM_JOB_ID", "SLURM_STEP_ID"), ("LSB_JOBID", "LS_JOBPID"), ("PBS_JOBID",)]
+LAUNCHERS = re.compile(
+    r"^(flux-shell|jsrun|hydra_pmi_proxy|mpiexec(\.\w+)?|mpirun(\.\w+)?|orterun|prterun|prted|orted|pbs_tmrsh|aprun|srun)$"
+)
 
 
 def job_name() -> str:
     """A name that all processes of this job on this node derive alike: the launcher that is their common ancestor.
 
-    Not from the environment: a shell wrapper carries a rank's environment without being that rank, and processes started
-    later by MPI_Comm_spawn have another one but share the node's memory with us.
+    From the environment only if no launcher is found: a shell wrapper carries a rank's environment without being that rank, and
+    processes started later by MPI_Comm_spawn have another one but share the node's memory with us.
     """
     top = None
     step = None
@@ -121,6 +125,10 @@ def job_name() -> str:
                 step = ancestor
         except psutil.Error:
             break
+    if top is None and step is None:
+        for names in STEP_NAMES:
+            if all(os.environ.get(name) for name in names):
+                return ".".join([names[0].lower(), *(re.sub(r"\W", "_", os.environ[name]) for name in names)])
     chosen = top or step or process
     return f"{chosen.pid}.{int(chosen.create_time() * 100) % 10**9}"
 

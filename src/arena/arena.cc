@@ -25,7 +25,7 @@ long map_raw(uintptr_t address, uint64_t bytes, int protection, int flags, int d
   return system_call(SYS_mmap, address, bytes, protection, flags, descriptor, offset);
 }
 
-/// Both mappings are kept out of core dumps (reading a hole there would fill it) and of children (heap/fork.cc).
+/// Both mappings are kept out of core dumps (reading a hole there would fill it) and of children (pager/fork.cc).
 void exclude_from_children_and_dumps(uintptr_t address, uint64_t bytes) {
   (void)system_call(SYS_madvise, address, bytes, MADV_DONTFORK);
   (void)system_call(SYS_madvise, address, bytes, MADV_DONTDUMP);

@@ -131,3 +131,28 @@ def test_wheel_in_a_clean_environment(tmp_path):
     assert plain_run([command, "doctor"]).returncode == 0
     done = plain_run([command, "run", "--memory", "64M", sys.executable, "-c", "print(sum(range(10)))"])
     assert done.stdout == "45\n", done.stderr
+
+
+def test_launchers_that_are_not_known(tmp_path):
+    """Processes of one step share the node's budget though nothing that started them is known; those of two steps do not."""
+    report = tmp_path / "run.json"
+    program = [sys.executable, "-c", "import time; array = bytearray(8 << 20); time.sleep(1)"]
+    command = [str(HEADROOM), "run", "--memory", "64M", "--json", str(report), "--", *program]
+    for steps, processes in ((["77", "77"], 2), (["77", "78"], 1)):
+        started = [subprocess.Popen(command, env=environment() | {"PALS_APID": step}, stderr=subprocess.PIPE) for step in steps]
+        errors = [child.communicate(timeout=60)[1].decode() for child in started]
+        assert sum(f": {processes} processes," in text for text in errors) == 2 // processes, errors
+
+
+def test_the_programs_own_io_uring_is_refused(tmp_path):
+    """Memory in a ring could not be moved safely; such programs have another way for kernels without io_uring."""
+    source = tmp_path / "ring.c"
+    source.write_text(
+        "#include <errno.h>\n#include <stdio.h>\n#include <unistd.h>\n"
+        "int main(void) { char room[256] = {0}; long ring = syscall(425, 8, room);"
+        ' printf("%d %d\\n", ring < 0 && errno == ENOSYS, syscall(39) == getpid()); return 0; }\n'
+    )
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-o", tmp_path / "ring", source], check=True)
+    done = plain_run([HEADROOM, "run", "--memory", "64M", "--", tmp_path / "ring"])
+    assert done.stdout == "1 1\n"
+    assert "the program's io_uring is refused" in done.stderr

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_budget_too_small(mpi, tmp_path):
     run = headroom_run([program, 16, 1], tmp_path, before=mpi.command(6), memory="16M", timeout=60)
     assert run.status != 0
     assert re.search(
-        r"--memory 16 MiB is too small for \d processes on this node: .* raise it to \d+ MiB", run.errors
+        r"rank \d: error: --memory 16 MiB is too small for \d processes on this node: .* raise it to \d+ MiB", run.errors
     ), run.errors
 
 
@@ -132,6 +133,10 @@ def test_stopping_the_launcher(mpi, launcher, number):
         assert child.returncode != 0
     if number == signal.SIGTERM and launcher == "headroom run -n":
         assert "headroom: told to stop by signal 15 (Terminated); the ranks are told too" in errors
+    if number == signal.SIGTERM:
+        assert re.search(
+            r"rank 0 \(process \d+, .*\) was ended by signal 15 \(Terminated\): the job was told to stop: by", errors
+        )
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and running(program.name):
         time.sleep(0.1)
@@ -157,7 +162,8 @@ def short_rank(name: str) -> int | None:
     for line in running(name):
         pid, _, command, *_ = line.split()
         with contextlib.suppress(OSError, StopIteration):
-            written = next(row for row in open(f"/proc/{pid}/io") if row.startswith("write_bytes:"))
+            rows = Path(f"/proc/{pid}/io").read_text().splitlines()
+            written = next(row for row in rows if row.startswith("write_bytes:"))
             if command.endswith(name) and int(written.split()[1]) > 16 * MIB:
                 return int(pid)
     return None

@@ -27,8 +27,8 @@ def test_fork_keeps_its_meaning(engine, memory, tmp_path):
 
 @pytest.mark.parametrize("how", ["killed", "leaves", "_exits", "replaced", "daemon", "closes", "downwards", "helper"])
 def test_a_forked_child_outlives_its_parent_or_dies_with_it(engine, how, tmp_path):
-    """Nobody else has what a child still needs when its parent is killed: it must not wait for ever, nor go on with zeros. In all
-    other cases it gets what it needs, and nobody else is killed."""
+    """Nobody else has what a child still needs when its parent is killed: it must not wait for ever, nor go on with zeros. In
+    all other cases it gets what it needs, and nobody else is killed."""
     run = headroom_run([compile_program(None, "fork_orphan.c"), how, 24], tmp_path, memory="24M", engine=engine, timeout=60)
     killed = how == "killed" and engine != "sigsegv"  # there it was given everything at once
     assert run.output == ("child 9\n" if killed else "child 0\n"), run.errors

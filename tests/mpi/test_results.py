@@ -28,6 +28,7 @@ def test_every_call_in_memory(mpi, tmp_path):
             assert under.total("shortcuts_ended") == 0
 
 
+@pytest.mark.parametrize("mpi", [*WHEELS, STANDARD_ABI], ids=lambda mpi: mpi.name)
 @pytest.mark.parametrize("mode", ["pass", "yield", "turns"])
 def test_every_call_in_every_mode(mpi, mode, tmp_path):
     program = compile_program(mpi, "calls.c")
@@ -108,6 +109,15 @@ def test_stores(store, tmp_path):
     under.assert_paged(3 * 2 * 16 * MIB, 48 * MIB)
 
 
+def test_out_of_core_with_the_standard_binary_interface(tmp_path):
+    program = compile_program(STANDARD_ABI, "out_of_core.c")
+    under = headroom_run([program, 24, 2], tmp_path, before=STANDARD_ABI.command(4), memory="48M")
+    assert under.status == 0, under.errors
+    assert "wrong 0" in under.output
+    assert {rank["mpi"] for rank in under.report["ranks"]} == {"standard"}
+    under.assert_paged(4 * 2 * 24 * MIB, 48 * MIB)
+
+
 def test_through_the_page_cache(tmp_path):
     mpi = WHEELS[0]
     program = compile_program(mpi, "out_of_core.c")
@@ -159,10 +169,20 @@ def test_slots_bound_who_computes(mpi, tmp_path):
 def test_python_started_by_headroom(mpi, tmp_path):
     """`headroom run -n 3 -- python3 script.py`: the launcher is that of the interpreter's mpi4py."""
     script = tmp_path / "script.py"
-    script.write_text("from mpi4py import MPI\nimport sys\nsys.stdout.write('%d\\n' % MPI.COMM_WORLD.allreduce(1))\n")
-    done = plain_run([HEADROOM, "run", "-n", 3, "--memory", "1G", "--", BUILD / f"mpi/{mpi.name}/bin/python3", script])
+    script.write_text(
+        "from mpi4py import MPI\nimport subprocess, sys\narray = bytearray(8 << 20)\n"
+        "assert subprocess.run(['echo', 'x'], capture_output=True, text=True).stdout == 'x\\n'\n"
+        "sys.stdout.write('%d\\n' % MPI.COMM_WORLD.allreduce(1))\n"
+    )
+    report = tmp_path / "python.json"
+    done = plain_run(
+        [HEADROOM, "run", "-n", 3, "--memory", "1G", "--json", report, "--", BUILD / f"mpi/{mpi.name}/bin/python3", script]
+    )
     assert done.stdout.split() == ["3", "3", "3"], done.stderr
     assert ": 3 processes," in done.stderr
+    total = json.loads(report.read_text())["total"]
+    assert total["allocations"] >= 3
+    assert total["forks"] == 0  # subprocess copies no memory
 
 
 def test_yielding_happens_in_the_library(tmp_path):

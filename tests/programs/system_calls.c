@@ -1,7 +1,7 @@
 /* Hands evictable memory to the kernel in many ways: read, write, pread, readv, direct I/O, fread, fwrite, static arrays whose
    ends lie outside the arena, datagrams one and several at a time, messages larger than memory on a stream, asynchronous
-   input and output, paths and structures, setvbuf, sigaltstack, a thread stack (and fork() on it), madvise, mremap, mprotect.
-   Prints "ok" or what went wrong. usage: system_calls MIB */
+   input and output, paths and structures, setvbuf, sigaltstack, stacks of a coroutine and of a thread (and fork() on it),
+   madvise, mremap, mprotect. Prints "ok" or what went wrong. usage: system_calls MIB */
 #define _GNU_SOURCE
 #include <aio.h>
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "pressure.h"
@@ -279,7 +280,25 @@ static void* on_own_stack(void* argument) {
   return local[100] == 1 ? argument : NULL;
 }
 
+static ucontext_t main_context, coroutine_context;
+static int coroutine_done;
+static void coroutine(void) {
+  char local[1 << 16];
+  memset(local, 2, sizeof local);
+  press();
+  coroutine_done = local[500] == 2;
+  swapcontext(&coroutine_context, &main_context);
+}
+
 static void stacks(void) {
+  char* own = malloc(2 << 20);
+  CHECK(getcontext(&coroutine_context) == 0);
+  coroutine_context.uc_stack = (stack_t){.ss_sp = own, .ss_size = 2 << 20};
+  coroutine_context.uc_link = &main_context;
+  makecontext(&coroutine_context, coroutine, 0);
+  press();
+  CHECK(swapcontext(&main_context, &coroutine_context) == 0 && coroutine_done);
+
   char* stack = malloc(2 << 20);
   stack_t alternate = {.ss_sp = stack, .ss_size = 2 << 20};
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};

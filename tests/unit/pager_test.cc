@@ -182,6 +182,25 @@ INSTANTIATE_TEST_SUITE_P(Engines, EveryEngine, testing::Values("userfaultfd", "u
                            return name;
                          });
 
+TEST_P(EveryEngine, AHoleReadByAccidentStaysAHoleForTheProgram) {
+  uint64_t* array = start_with_array(GetParam());
+  fill(array, 3);
+  // Whoever reads a hole past the engine (a core dump, a peer) leaves a page of zeros there, and the kernel then calls the
+  // program's next fault there another kind; the block's word alone says that its content is on storage.
+  uint64_t stray = 0;
+  uint64_t offset = 0;
+  ASSERT_TRUE(arena::find_offset(partition(), reinterpret_cast<uintptr_t>(array), offset));
+  for (uint64_t block = arena::block_of(offset); block < arena::block_of(offset + kArray); ++block) {
+    if (arena::state_of(partition().blocks[block].load()) == arena::kStored) {
+      const auto* alias = reinterpret_cast<const volatile uint64_t*>(partition().alias + block * arena::kBlockBytes);
+      EXPECT_EQ(0U, alias[0]);
+      ++stray;
+    }
+  }
+  EXPECT_GT(stray, 100U);
+  EXPECT_EQ(count_wrong(array, 3), 0U);
+}
+
 TEST(Pager, ContentSurvivesWithTheThreadStore) {
   uint64_t* array = start_with_array("auto", "threads");
   fill(array, 2);

@@ -1,0 +1,76 @@
+// Rings of io_uring that the program makes itself are refused, as on a kernel without io_uring: what is handed to a ring is
+// pinned by the kernel while it works on it, or for good once it is registered, and nothing tells which memory that is, or
+// until when; memory that is evicted meanwhile loses what the device writes, with success reported. Programs that use rings
+// have another way for such kernels. What is not seen: liburing linked statically, system calls made without the C library.
+#include <stdarg.h>
+
+#include "base/log.h"
+#include "base/system_calls.h"
+#include "heap/held_calls.h"
+
+struct io_uring;
+struct io_uring_params;
+extern "C" {
+int io_uring_queue_init(unsigned entries, io_uring* ring, unsigned flags);
+int io_uring_queue_init_params(unsigned entries, io_uring* ring, io_uring_params* parameters);
+int io_uring_queue_init_mem(unsigned entries, io_uring* ring, io_uring_params* parameters, void* memory, size_t bytes);
+}
+
+namespace {
+
+using namespace headroom;
+
+/// The MPI library's own memory never leaves, so its rings may be.
+bool is_refused(const void* caller) {
+  if (heap::large_bytes == SIZE_MAX || !heap::belongs_in_arena(caller)) {
+    return false;
+  }
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true, std::memory_order_relaxed)) {
+    base::log_warning(
+        "the program's io_uring is refused, as if the kernel had none: memory in a ring could not be moved safely. If it needs "
+        "one, run it without Headroom");
+  }
+  return true;
+}
+
+template <typename... Arguments>
+int make_ring(const char* name, const void* caller, Arguments... arguments) {
+  if (is_refused(caller)) {
+    return -ENOSYS;
+  }
+  auto* real = reinterpret_cast<int (*)(Arguments...)>(dlsym(RTLD_NEXT, name));
+  return real != nullptr ? real(arguments...) : -ENOSYS;
+}
+
+}  // namespace
+
+HEADROOM_EXPORT int io_uring_queue_init(unsigned entries, io_uring* ring, unsigned flags) {
+  return make_ring("io_uring_queue_init", __builtin_return_address(0), entries, ring, flags);
+}
+HEADROOM_EXPORT int io_uring_queue_init_params(unsigned entries, io_uring* ring, io_uring_params* parameters) {
+  return make_ring("io_uring_queue_init_params", __builtin_return_address(0), entries, ring, parameters);
+}
+HEADROOM_EXPORT int io_uring_queue_init_mem(unsigned entries, io_uring* ring, io_uring_params* parameters, void* memory,
+                                            size_t bytes) {
+  return make_ring("io_uring_queue_init_mem", __builtin_return_address(0), entries, ring, parameters, memory, bytes);
+}
+
+HEADROOM_EXPORT long syscall(long number, ...) noexcept {
+  va_list list;
+  va_start(list, number);
+  long arguments[6];
+  for (long& argument : arguments) {
+    argument = va_arg(list, long);
+  }
+  va_end(list);
+  const bool refused = number == SYS_io_uring_setup && is_refused(__builtin_return_address(0));
+  const long result =
+      refused ? -ENOSYS
+              : base::system_call6(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+  if (base::is_error(result)) {
+    errno = static_cast<int>(-result);
+    return -1;
+  }
+  return result;
+}
