@@ -1,0 +1,158 @@
+// A channel: the messages from one process to another, in order, in shared memory.
+//
+// One writer and one reader, no lock, no limit: neither ever waits for the other. Records lie one after another in chunks of
+// 32 KiB that the writer owns; a full chunk names the next one. A record begins on a line of 64 bytes with a header, and its
+// payload follows at once, so that a short message is one line: one transfer of a line between two cores, which is what a
+// message costs (docs/direct.md has the figures). The reader keeps a record for as long as it likes; when all records of a
+// chunk that was read to its end have been given back, the writer may use the chunk again.
+//
+// A header's word is written last (release) and is 0 before: the writer clears the word behind each record before it
+// publishes the record. A writer that dies leaves whole records only; what it had not published is never seen.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "direct/message_memory.h"
+
+namespace headroom::direct {
+
+inline constexpr uint64_t kLineBytes = 64;
+inline constexpr uint64_t kChunkBytes = 32 << 10;
+inline constexpr uint32_t kChunkLines = kChunkBytes / kLineBytes;
+
+/// What a record is. 0 means that there is none yet.
+enum class RecordKind : uint32_t {
+  kNone = 0,
+  kPayload,   // a message whose content follows
+  kTransfer,  // a message whose content is fetched by way of a Transfer (transfer.h)
+  kNextChunk,
+};
+
+struct alignas(8) RecordHeader {
+  std::atomic<uint32_t> word;  // kind, and length in lines: kind | lines << 8
+  int32_t tag;
+  uint64_t context;
+  int32_t source;
+  uint32_t bytes;  // of payload
+
+  [[nodiscard]] char* payload() { return reinterpret_cast<char*>(this + 1); }
+};
+static_assert(sizeof(RecordHeader) == 24);
+
+inline constexpr uint64_t kLinePayload = kLineBytes - sizeof(RecordHeader);  // fits in one line with the header
+/// The largest payload of one record: chunks are neither wasted by records that nearly fill them.
+inline constexpr uint64_t kLargestPayload = (8 << 10) - sizeof(RecordHeader);
+
+inline uint32_t lines_for(uint64_t payload_bytes) {
+  return static_cast<uint32_t>((sizeof(RecordHeader) + payload_bytes + kLineBytes - 1) / kLineBytes);
+}
+
+/// The first line of a chunk.
+struct alignas(kLineBytes) ChunkHead {
+  std::atomic<uint32_t> free_again;  // set by the reader, cleared by the writer
+  uint32_t reader_keeps;             // the reader's: records that it has not given back
+  uint32_t reader_passed;            // the reader's: it has read to the end
+  ChunkHead* writer_next;            // the writer's: its chunks in the order of use
+};
+
+/// The writer's end. Lies in the writer's private memory; not thread-safe.
+class ChannelWriter {
+ public:
+  /// `memory` is this process's message memory. False: there is no memory.
+  bool open(MessageMemory& memory);
+  [[nodiscard]] bool is_open() const { return chunk_ != nullptr; }
+  /// Where the reader begins; to be published once.
+  [[nodiscard]] uint64_t first_chunk() const { return first_chunk_; }
+
+  /// Room for a record with `bytes` (at most kLargestPayload) of payload; nullptr if there is no memory for another chunk.
+  RecordHeader* begin(uint64_t bytes) {
+    const uint32_t lines = lines_for(bytes);
+    if (line_ + lines >= kChunkLines && !next_chunk()) {  // the last line stays for kNextChunk
+      return nullptr;
+    }
+    return header_at(line_);
+  }
+
+  /// Makes the record visible. Its fields and payload are written before.
+  void publish(RecordHeader* record, RecordKind kind) {
+    const uint32_t lines = lines_for(record->bytes);
+    line_ += lines;
+    header_at(line_)->word.store(0, std::memory_order_relaxed);
+    // release: pairs with the acquire in ChannelReader::peek().
+    record->word.store(static_cast<uint32_t>(kind) | lines << 8, std::memory_order_release);
+  }
+
+  [[nodiscard]] uint64_t chunks() const { return chunk_count_; }
+
+ private:
+  RecordHeader* header_at(uint32_t line) {
+    return reinterpret_cast<RecordHeader*>(reinterpret_cast<char*>(chunk_) + line * kLineBytes);
+  }
+  bool next_chunk();
+  ChunkHead* take_chunk();
+
+  MessageMemory* memory_ = nullptr;
+  ChunkHead* chunk_ = nullptr;
+  ChunkHead* oldest_ = nullptr;
+  uint32_t line_ = 1;
+  uint64_t first_chunk_ = 0;
+  uint64_t chunk_count_ = 0;
+};
+
+/// The reader's end, in the reader's private memory; not thread-safe.
+class ChannelReader {
+ public:
+  /// `base` is where the message memory of all processes is mapped here.
+  void open(char* base, uint64_t first_chunk) {
+    base_ = base;
+    chunk_ = base + first_chunk;
+    line_ = 1;
+  }
+  [[nodiscard]] bool is_open() const { return chunk_ != nullptr; }
+
+  /// The next record, or nullptr if there is none yet. It stays the next one until advance().
+  RecordHeader* peek() {
+    auto* record = reinterpret_cast<RecordHeader*>(chunk_ + line_ * kLineBytes);
+    const uint32_t word = record->word.load(std::memory_order_acquire);
+    if (word == 0) {
+      return nullptr;
+    }
+    return (word & 0xff) == static_cast<uint32_t>(RecordKind::kNextChunk) ? follow(record) : record;
+  }
+
+  /// Passes the record that peek() returned. It stays valid until it is given back.
+  void advance(RecordHeader* record) {
+    line_ += record->word.load(std::memory_order_relaxed) >> 8;
+    ++head_of(record)->reader_keeps;
+  }
+
+  /// The record's content is not needed any more.
+  static void give_back(RecordHeader* record) {
+    ChunkHead* head = head_of(record);
+    if (--head->reader_keeps == 0 && head->reader_passed != 0) {
+      free_chunk(head);
+    }
+  }
+
+  static RecordKind kind_of(const RecordHeader& record) {
+    return static_cast<RecordKind>(record.word.load(std::memory_order_relaxed) & 0xff);
+  }
+
+ private:
+  static ChunkHead* head_of(RecordHeader* record) {
+    return reinterpret_cast<ChunkHead*>(reinterpret_cast<uintptr_t>(record) & ~(kChunkBytes - 1));
+  }
+  static void free_chunk(ChunkHead* head) {
+    head->reader_passed = 0;
+    // release: the writer overwrites only what we have read.
+    head->free_again.store(1, std::memory_order_release);
+  }
+  RecordHeader* follow(RecordHeader* record);
+
+  char* base_ = nullptr;
+  char* chunk_ = nullptr;
+  uint32_t line_ = 1;
+};
+
+}  // namespace headroom::direct

@@ -1,0 +1,101 @@
+// See message_memory.h.
+#include "direct/message_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "base/kernel_abi.h"
+
+namespace headroom::direct {
+namespace {
+
+using base::Status;
+using base::system_call;
+
+constexpr uint64_t kAlignment = 1 << 20;     // of the mapping; larger pieces are aligned to this only
+constexpr uint64_t kLargePiece = 1 << 20;    // from here on memory goes back to the system
+constexpr uint64_t kSmallPieces = 64 << 10;  // what small sizes are cut from
+
+int size_class(uint64_t bytes) {
+  const uint64_t units = (bytes + kSmallestPiece - 1) / kSmallestPiece;
+  return units <= 1 ? 0 : 64 - __builtin_clzll(units - 1);
+}
+
+uint64_t bytes_of(int size) { return kSmallestPiece << size; }
+
+uint64_t aligned(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) & ~(alignment - 1); }
+
+}  // namespace
+
+int MessageMemory::make_file(int areas) {
+  const long file = system_call(SYS_memfd_create, "headroom-messages", MFD_CLOEXEC);
+  if (base::is_error(file) || base::is_error(system_call(SYS_ftruncate, file, static_cast<uint64_t>(areas) * kAreaBytes))) {
+    return -1;
+  }
+  return static_cast<int>(file);
+}
+
+Status MessageMemory::open(int file, int index, int areas) {
+  const uint64_t bytes = static_cast<uint64_t>(areas) * kAreaBytes;
+  // Reserved larger than needed, so that the file can lie at an aligned address in it.
+  const long place =
+      system_call(SYS_mmap, 0, bytes + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base::is_error(place)) {
+    return Status::kNoMemory;
+  }
+  const uint64_t begin = aligned(static_cast<uint64_t>(place), kAlignment);
+  const long mapped =
+      system_call(SYS_mmap, begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0);
+  if (base::is_error(mapped)) {
+    (void)system_call(SYS_munmap, place, bytes + kAlignment);
+    return Status::kNoMemory;
+  }
+  (void)system_call(SYS_madvise, begin, bytes, MADV_DONTFORK);
+  (void)system_call(SYS_madvise, begin, bytes, MADV_DONTDUMP);
+  base_ = reinterpret_cast<char*>(begin);
+  file_ = file;
+  next_ = static_cast<uint64_t>(index) * kAreaBytes + kRootBytes;
+  end_ = static_cast<uint64_t>(index + 1) * kAreaBytes;
+  used_bytes_ = kRootBytes;
+  return Status::kOk;
+}
+
+void* MessageMemory::allocate(uint64_t bytes) {
+  const int size = size_class(bytes);
+  if (size >= kSizes) {
+    return nullptr;
+  }
+  const base::LockHolder hold(lock_);
+  if (FreePiece* piece = free_[size]) {
+    free_[size] = piece->next;
+    return piece;
+  }
+  const uint64_t piece_bytes = bytes_of(size);
+  const uint64_t alignment = piece_bytes < kAlignment ? piece_bytes : kAlignment;
+  const uint64_t cut = piece_bytes < kSmallPieces ? kSmallPieces : piece_bytes;
+  const uint64_t begin = aligned(next_, alignment < kSmallPieces ? kSmallPieces : alignment);
+  if (begin + cut > end_) {
+    return nullptr;
+  }
+  next_ = begin + cut;
+  used_bytes_ += cut;
+  for (uint64_t at = begin + cut - piece_bytes; at > begin; at -= piece_bytes) {
+    auto* rest = reinterpret_cast<FreePiece*>(base_ + at);
+    rest->next = free_[size];
+    free_[size] = rest;
+  }
+  return base_ + begin;
+}
+
+void MessageMemory::release(void* piece, uint64_t bytes) {
+  const int size = size_class(bytes);
+  if (bytes_of(size) >= kLargePiece) {
+    (void)system_call(SYS_fallocate, file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset_of(piece), bytes_of(size));
+  }
+  const base::LockHolder hold(lock_);
+  auto* freed = static_cast<FreePiece*>(piece);
+  freed->next = free_[size];
+  free_[size] = freed;
+}
+
+}  // namespace headroom::direct

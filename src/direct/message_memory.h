@@ -1,0 +1,68 @@
+// Message memory: what the processes of a node write messages for each other into.
+//
+// One file in memory, mapped whole by every process, with an area for each: the owner of an area allocates from it, everybody
+// reads and writes there. What passes between processes are offsets from the beginning of the mapping. It never pages: it is
+// neither evictable nor locked, grows as it is used, and its size is counted in the ledger (docs/direct.md). Small pieces are
+// for channels and transfers, large ones for content that is copied aside; what is given back is kept for the next of that
+// size.
+//
+// Thread-safe. Allocates nothing elsewhere.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "base/system_calls.h"
+
+namespace headroom::direct {
+
+inline constexpr uint64_t kAreaBytes = uint64_t{16} << 30;
+inline constexpr uint64_t kSmallestPiece = 64;
+inline constexpr int kSizes = 28;  // 64 bytes to 8 GiB
+
+class MessageMemory {
+ public:
+  /// Maps the file and takes area `index`. The mapping is aligned so that a piece's address has its size's alignment.
+  base::Status open(int file, int index, int areas);
+  /// Makes the file for `areas` areas: -1 if that cannot be had.
+  static int make_file(int areas);
+
+  [[nodiscard]] char* base() const { return base_; }
+  [[nodiscard]] uint64_t offset_of(const void* piece) const {
+    return static_cast<uint64_t>(static_cast<const char*>(piece) - base_);
+  }
+  template <typename T>
+  [[nodiscard]] T* at(uint64_t offset) const {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+  /// Where the owner of area `index` publishes what others look for first; `kRootBytes`, zeroed at the beginning.
+  template <typename T>
+  [[nodiscard]] T* root(int index) const {
+    static_assert(sizeof(T) <= kRootBytes);
+    return reinterpret_cast<T*>(base_ + static_cast<uint64_t>(index) * kAreaBytes);
+  }
+
+  /// A piece of at least `bytes` (a power of two is not exceeded), aligned to its size; nullptr if the area is full.
+  void* allocate(uint64_t bytes);
+  /// Gives a piece back. Large ones return their memory to the system.
+  void release(void* piece, uint64_t bytes);
+
+  [[nodiscard]] uint64_t used_bytes() const { return used_bytes_; }
+
+  static constexpr uint64_t kRootBytes = 64 << 10;
+
+ private:
+  struct FreePiece {
+    FreePiece* next;
+  };
+
+  char* base_ = nullptr;
+  int file_ = -1;
+  uint64_t next_ = 0;  // offset of what was never allocated
+  uint64_t end_ = 0;
+  uint64_t used_bytes_ = 0;
+  FreePiece* free_[kSizes] = {};
+  base::FutexLock lock_;
+};
+
+}  // namespace headroom::direct
