@@ -85,8 +85,17 @@ def free_in(path: str) -> int:
     return status.f_bavail * status.f_frsize
 
 
+def is_rotating(path: str) -> bool:
+    """Whether the directory lies on a disk with moving parts; False if the system does not say."""
+    device = os.stat(path).st_dev
+    folder = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
+    text = _read(folder / "queue/rotational") or _read(folder / "../queue/rotational")  # a partition's disk is one up
+    return text is not None and text.strip() == "1"
+
+
 def storage_candidates() -> list[Directory]:
-    """Writable local directories, never in memory, the likely fastest first: job-local ones, then the usual places."""
+    """Writable local directories, never in memory, the likely fastest first: on disks without moving parts, then on others,
+    then on the network; in each of these job-local ones, then the usual places."""
     found = []
     names = [os.environ.get(name, "") for name in ("SLURM_TMPDIR", "PBS_JOBDIR", "TMPDIR")]
     names += ["/local", "/scratch", "/localscratch", "/var/tmp", "/tmp", os.getcwd()]
@@ -97,7 +106,7 @@ def storage_candidates() -> list[Directory]:
         if kind in MEMORY_FILE_SYSTEMS:
             continue
         found.append(Directory(path, kind, free_in(path)))
-    return sorted(found, key=lambda directory: directory.file_system in NETWORK_FILE_SYSTEMS)
+    return sorted(found, key=lambda directory: (directory.file_system in NETWORK_FILE_SYSTEMS, is_rotating(directory.path)))
 
 
 # Where no known launcher is an ancestor, what a resource manager calls the step that all its processes belong to.

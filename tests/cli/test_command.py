@@ -8,6 +8,7 @@ from pathlib import Path
 
 from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
+from headroom import machine
 
 
 def test_help_has_every_setting_and_only_those():
@@ -131,6 +132,16 @@ def test_wheel_in_a_clean_environment(tmp_path):
     assert plain_run([command, "doctor"]).returncode == 0
     done = plain_run([command, "run", "--memory", "64M", sys.executable, "-c", "print(sum(range(10)))"])
     assert done.stdout == "45\n", done.stderr
+
+
+def test_storage_prefers_disks_without_moving_parts(monkeypatch, tmp_path):
+    for name in ("slow", "quick"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path / "slow"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "quick"))
+    assert machine.storage_candidates()[0].path == str(tmp_path / "slow")  # job-local ones come first
+    monkeypatch.setattr(machine, "is_rotating", lambda path: path != str(tmp_path / "quick"))
+    assert machine.storage_candidates()[0].path == str(tmp_path / "quick")
 
 
 def test_launchers_that_are_not_known(tmp_path):
