@@ -53,12 +53,13 @@ def medians(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
-def alternate(plain: list, under: list, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
-    sides = ([], [])
+def alternate(rounds: int, *commands: list) -> list[dict[str, float]]:
+    """Each command's medians; they take turns."""
+    sides = [[] for _ in commands]
     for _ in range(rounds):
-        for side, command in zip(sides, (plain, under), strict=True):
+        for side, command in zip(sides, commands, strict=True):
             side.append(figures(output_of(command)))
-    return medians(sides[0]), medians(sides[1])
+    return [medians(side) for side in sides]
 
 
 def disk_bandwidth(folder: str) -> float | None:
@@ -96,11 +97,8 @@ def sweeps(results: list) -> None:
             under["read"] / disk,
         )
     row(results, "sweep of twice the budget, updating", "", f"{under['update']:.0f} MiB/s", 0)
-    plain, under = alternate(
-        [program, "512", "20"],
-        [HEADROOM, "run", "--memory", "2G", "--summary", "off", program, "512", "20"],
-        ROUNDS_WHERE_SHORT,
-    )
+    under_headroom = [HEADROOM, "run", "--memory", "2G", "--summary", "off", program, "512", "20"]
+    plain, under = alternate(ROUNDS_WHERE_SHORT, [program, "512", "20"], under_headroom)
     for name in ("first touch", "read", "update"):
         row(results, f"in memory, {name}", f"{plain[name]:.0f} MiB/s", f"{under[name]:.0f} MiB/s", under[name] / plain[name])
 
@@ -110,15 +108,10 @@ def messages(results: list) -> None:
         program = compile_program(mpi, "messages.c")
         for ranks, what in ((2, "2 ranks"), (8, "8 ranks")):
             start = launcher(mpi, ranks)
-            plain, under = alternate(
-                [*start, program],
-                [*start, HEADROOM, "run", "--summary", "off", program],
-                ROUNDS_WHERE_SHORT if ranks == 2 else ROUNDS,
-            )
-            if ranks > 2:
-                for setting in OVERSUBSCRIPTION[mpi][1:]:
-                    other = figures(output_of([*start, "env", *setting, program]))
-                    plain = {name: min(value, other[name]) for name, value in plain.items()}
+            settings = OVERSUBSCRIPTION[mpi] if ranks > 2 else [[]]
+            plainly = [[*start, "env", *setting, program] for setting in settings]
+            *plains, under = alternate(ROUNDS_WHERE_SHORT, *plainly, [*start, HEADROOM, "run", "--summary", "off", program])
+            plain = {name: min(each[name] for each in plains) for name in plains[0]}  # the best setting for each figure
             for name in plain:
                 row(
                     results,
