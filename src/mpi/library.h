@@ -1,6 +1,8 @@
 // Which MPI library this process uses: found among the loaded objects by SONAME.
 #pragma once
 
+#include <link.h>
+
 #include <cstdint>
 
 namespace headroom::mpi {
@@ -18,11 +20,7 @@ Library find_library(const void* caller);
 /// "mpich", "openmpi", "standard": as in the setting `mpi`, and in the backends' file names.
 const char* abi_name(Abi abi);
 
-/// Makes names that the MPI library lacks absent from this library's symbol table, so that a plug-in that asks weakly for
-/// them (mpi4py) sees what it would see without Headroom. `lacks` says so by index in functions.txt.
-void hide_names(bool (*lacks)(int index, void* context), void* context);
-
-/// Hides what the loaded library lacks; where none is loaded yet, what could mislead a program that asks.
-void hide_absent_names();
+/// The binary interface of a loaded object; kNone: it is no MPI library. Usable while the loader is at work.
+Abi abi_of(const dl_phdr_info& object);
 
 }  // namespace headroom::mpi

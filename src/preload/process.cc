@@ -17,8 +17,8 @@
 #include "base/system_calls.h"
 #include "heap/heap.h"
 #include "heap/static_data.h"
+#include "mpi/absent_names.h"
 #include "mpi/core_functions.h"
-#include "mpi/library.h"
 #include "pager/pager.h"
 #include "preload/report.h"
 

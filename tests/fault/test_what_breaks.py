@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from conditions import lack, need
-from conftest import HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run, within
+from conftest import DEBIAN, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run, within
 
 MIB = 1 << 20
 
@@ -126,6 +126,19 @@ def test_several_nodes(tmp_path):
         assert {rank["rank"] for rank in node["ranks"]} == ranks
         assert node["short_of_memory"] and node["total"]["bytes_written"] >= 2 * 2 * 16 * MIB - 32 * MIB
         assert node["peak_resident_bytes"] <= within(32 * MIB)
+
+
+@pytest.mark.parametrize("mpi", [*WHEELS, *DEBIAN, None], ids=lambda mpi: mpi.name if mpi else "no MPI")
+def test_functions_that_the_library_lacks_stay_absent(mpi, tmp_path):
+    """Weak symbols of the program itself: the same are null as without Headroom."""
+    program = compile_program(mpi, "absent.c", *([] if mpi else ["-DWITHOUT_MPI"]))
+    command = [*mpi.command(1), program] if mpi else [program]
+    plain = plain_run(command)
+    assert plain.returncode == 0, plain.stderr
+    run = headroom_run([program], tmp_path, before=mpi.command(1) if mpi else [], memory="64M")
+    assert run.status == 0, run.errors
+    assert run.output == plain.stdout
+    assert ("large 0" in plain.stdout) == (mpi is None or mpi.name not in ("mpich", "mpich-debian"))
 
 
 @pytest.mark.parametrize("flags", [["-fno-plt"], ["-no-pie", "-fno-pie"], ["-no-pie", "-fno-plt", "-Wl,-z,now"]])
