@@ -6,6 +6,7 @@
 #include <linux/falloc.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
@@ -32,7 +33,7 @@ void exclude_from_children_and_dumps(uintptr_t address, uint64_t bytes) {
 }
 
 bool reserve_addresses(Partition& partition, int index) {
-  const uintptr_t wanted = kArenaBase + static_cast<uintptr_t>(index) * kPartitionBytes;
+  const uintptr_t wanted = partition_base(index);
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   for (uint64_t bytes = kPartitionBytes; bytes >= kSmallestPartitionBytes; bytes /= 2) {
     const long view = map_raw(wanted, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
@@ -97,6 +98,27 @@ Status open_partition(Partition& partition, int index) {
   }
   partition.descriptor = static_cast<int>(descriptor);
   return Status::kOk;
+}
+
+uint64_t inode_of(int descriptor) {
+  struct stat status = {};
+  return fstat(descriptor, &status) == 0 ? status.st_ino : 0;
+}
+
+bool map_peer_partition(int index, int descriptor) {
+  const uintptr_t wanted = partition_base(index);
+  for (uint64_t bytes = kPartitionBytes; bytes >= kSmallestPartitionBytes; bytes /= 2) {
+    const long view =
+        map_raw(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, descriptor, 0);
+    if (!base::is_error(view) && static_cast<uintptr_t>(view) == wanted) {
+      exclude_from_children_and_dumps(wanted, bytes);
+      return true;
+    }
+    if (!base::is_error(view)) {
+      (void)system_call(SYS_munmap, view, bytes);
+    }
+  }
+  return false;
 }
 
 Status commit(Partition& partition, uint64_t bytes, bool accessible) {

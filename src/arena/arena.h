@@ -84,6 +84,16 @@ struct Partition {
 /// of the process (RLIMIT_AS, RLIMIT_NOFILE) do not allow even a small partition.
 base::Status open_partition(Partition& partition, int index);
 
+/// What tells the file of a partition from any other.
+uint64_t inode_of(int descriptor);
+
+/// Maps the partition of member `index` of the node, whose file `descriptor` is here, at the addresses that it has in all
+/// processes; false if they are not free here. Without a right to it: use holds (pager.h).
+bool map_peer_partition(int index, int descriptor);
+
+/// Where member `index`'s partition begins in all processes.
+inline uintptr_t partition_base(int index) { return kArenaBase + static_cast<uintptr_t>(index) * kPartitionBytes; }
+
 /// Makes at least `bytes` of the partition usable. New pages are mapped readable and writable if `accessible`, else not at
 /// all. kNoMemory (silently) when the partition is full or RLIMIT_FSIZE or RLIMIT_AS forbid it: the caller falls back.
 base::Status commit(Partition& partition, uint64_t bytes, bool accessible);

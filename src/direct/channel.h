@@ -44,6 +44,8 @@ inline constexpr uint64_t kLinePayload = kLineBytes - sizeof(RecordHeader);  // 
 /// The largest payload of one record: chunks are neither wasted by records that nearly fill them.
 inline constexpr uint64_t kLargestPayload = (8 << 10) - sizeof(RecordHeader);
 
+inline constexpr uint32_t kLinesAhead = 8;
+
 inline uint32_t lines_for(uint64_t payload_bytes) {
   return static_cast<uint32_t>((sizeof(RecordHeader) + payload_bytes + kLineBytes - 1) / kLineBytes);
 }
@@ -81,6 +83,10 @@ class ChannelWriter {
     header_at(line_)->word.store(0, std::memory_order_relaxed);
     // release: pairs with the acquire in ChannelReader::peek().
     record->word.store(static_cast<uint32_t>(kind) | lines << 8, std::memory_order_release);
+    // The reader has had the lines that come next; the next record will find them here.
+    for (uint32_t line = line_ + 1; line < line_ + kLinesAhead && line < kChunkLines; ++line) {
+      __builtin_prefetch(header_at(line), 1);
+    }
   }
 
   [[nodiscard]] uint64_t chunks() const { return chunk_count_; }

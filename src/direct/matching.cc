@@ -14,16 +14,13 @@ void PostedQueue::append(PostedReceive* receive) {
   indexes_[open_parts(receive->envelope)].append(receive);
 }
 
-PostedReceive* PostedQueue::take(const Envelope& message) {
+PostedReceive* PostedQueue::find(const Envelope& message) {
   PostedReceive* earliest = nullptr;
   for (auto& index : indexes_) {
     PostedReceive* found = index.find(message, comparisons_);
     if (found != nullptr && (earliest == nullptr || found->order < earliest->order)) {
       earliest = found;
     }
-  }
-  if (earliest != nullptr) {
-    remove(earliest);
   }
   return earliest;
 }

@@ -164,8 +164,8 @@ class PostedQueue {
  public:
   PostedQueue();
   void append(PostedReceive* receive);
-  /// Takes the earliest receive that a message with this envelope fits, or nullptr.
-  PostedReceive* take(const Envelope& message);
+  /// The earliest receive that a message with this envelope fits, or nullptr; it stays in the queue.
+  PostedReceive* find(const Envelope& message);
   void remove(PostedReceive* receive);
   [[nodiscard]] uint64_t count() const;
   [[nodiscard]] uint64_t comparisons() const { return comparisons_; }

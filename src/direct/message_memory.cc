@@ -25,18 +25,21 @@ uint64_t bytes_of(int size) { return kSmallestPiece << size; }
 
 uint64_t aligned(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) & ~(alignment - 1); }
 
-}  // namespace
-
-int MessageMemory::make_file(int areas) {
-  const long file = system_call(SYS_memfd_create, "headroom-messages", MFD_CLOEXEC);
-  if (base::is_error(file) || base::is_error(system_call(SYS_ftruncate, file, static_cast<uint64_t>(areas) * kAreaBytes))) {
-    return -1;
-  }
-  return static_cast<int>(file);
+/// Beyond RLIMIT_FSIZE a signal would end the process.
+bool is_allowed_size(uint64_t bytes) {
+  struct {
+    uint64_t current, maximum;
+  } limit = {};
+  return base::is_error(system_call(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, nullptr, &limit)) || bytes <= limit.current;
 }
+
+}  // namespace
 
 Status MessageMemory::open(int file, int index, int areas) {
   const uint64_t bytes = static_cast<uint64_t>(areas) * kAreaBytes;
+  if (!is_allowed_size(bytes) || base::is_error(system_call(SYS_ftruncate, file, bytes))) {
+    return Status::kNoMemory;
+  }
   // Reserved larger than needed, so that the file can lie at an aligned address in it.
   const long place =
       system_call(SYS_mmap, 0, bytes + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -22,10 +22,9 @@ inline constexpr int kSizes = 28;  // 64 bytes to 8 GiB
 
 class MessageMemory {
  public:
-  /// Maps the file and takes area `index`. The mapping is aligned so that a piece's address has its size's alignment.
+  /// Makes the file, which may be empty, large enough for `areas` areas, maps it and takes area `index`. The mapping is aligned
+  /// so that a piece's address has its size's alignment. kNoMemory where RLIMIT_AS or RLIMIT_FSIZE forbid it.
   base::Status open(int file, int index, int areas);
-  /// Makes the file for `areas` areas: -1 if that cannot be had.
-  static int make_file(int areas);
 
   [[nodiscard]] char* base() const { return base_; }
   [[nodiscard]] uint64_t offset_of(const void* piece) const {

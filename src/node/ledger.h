@@ -61,6 +61,8 @@ struct alignas(64) Member {
   std::atomic<uint32_t> store;         // StoreChoice that ran, 0 = none yet
   std::atomic<uint32_t> store_direct;  // 1 = the store bypasses the page cache
   std::atomic<uint32_t> nonblocking_collectives;
+  std::atomic<int32_t> arena_descriptor;  // of the memfd of its partition, in its process (direct/peer_memory.h)
+  std::atomic<uint64_t> arena_inode;      // tells whether that is still the same file
   std::atomic<uint64_t> counters[trace::kCounterCount];
   char executable[64];
   char abi[16];
@@ -79,6 +81,7 @@ struct Ledger {
   uint32_t bytes;
   int64_t budget;
   uint64_t started_ns;
+  uint64_t id;                                      // random: ranks that name the same one are on the same node
   uint32_t asked_slots;                             // as set by the user; 0 = as many as cores
   uint32_t quota_cores;                             // what the cgroup's processor quota allows, rounded up
   std::atomic<uint64_t> core_mask[kMaxCores / 64];  // union of the members' affinities: launchers bind ranks to cores

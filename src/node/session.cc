@@ -58,7 +58,7 @@ Address session_address(int index) {
 
 const sockaddr* as_sockaddr(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.socket); }
 
-void send_descriptors(int connection, const int (&descriptors)[2]) {
+void send_descriptors(int connection, const int (&descriptors)[3]) {
   char byte = 'H';
   iovec vector = {&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
@@ -75,7 +75,7 @@ void send_descriptors(int connection, const int (&descriptors)[2]) {
   (void)system_call(SYS_sendmsg, connection, &message, MSG_NOSIGNAL);
 }
 
-bool receive_descriptors(int connection, int (&descriptors)[2]) {
+bool receive_descriptors(int connection, int (&descriptors)[3]) {
   pollfd waiting = {connection, POLLIN, 0};
   if (poll(&waiting, 1, 1000) != 1) {
     return false;
@@ -120,6 +120,12 @@ Ledger* map_ledger(int descriptor) {
 // Every member keeps the ledger's descriptor so that it can hand it on.
 int ledger_descriptor = -1;
 
+/// The file that members write messages for each other into; grows as it is used.
+int make_messages_file() {
+  const long file = system_call(SYS_memfd_create, "headroom-messages", MFD_CLOEXEC);
+  return base::is_error(file) ? -1 : static_cast<int>(file);
+}
+
 bool found_session(Session& session, int listener) {
   const long descriptor = system_call(SYS_memfd_create, "headroom-ledger", MFD_CLOEXEC);
   if (base::is_error(descriptor) || ftruncate(static_cast<int>(descriptor), sizeof(Ledger)) != 0) {
@@ -132,6 +138,7 @@ bool found_session(Session& session, int listener) {
   const base::Settings& settings = base::settings();
   ledger->budget = static_cast<int64_t>(settings.memory);
   ledger->started_ns = base::monotonic_ns();
+  (void)system_call(SYS_getrandom, &ledger->id, sizeof ledger->id, 0);
   ledger->asked_slots = static_cast<uint32_t>(settings.slots);
   ledger->quota_cores = quota_in_cores("/proc/self/cgroup", "/sys/fs/cgroup");
   ledger->free_bytes.store(ledger->budget, std::memory_order_relaxed);
@@ -141,7 +148,8 @@ bool found_session(Session& session, int listener) {
   session.ledger = ledger;
   session.listen_descriptor = listener;
   ledger_descriptor = static_cast<int>(descriptor);
-  return true;
+  session.messages_descriptor = make_messages_file();
+  return session.messages_descriptor >= 0;
 }
 
 /// One try: connect to the session, or found it. False: try again.
@@ -152,7 +160,7 @@ bool try_join(Session& session) {
     return false;
   }
   if (connect(connection, as_sockaddr(address), address.length) == 0) {
-    int descriptors[2] = {-1, -1};
+    int descriptors[3] = {-1, -1, -1};
     const bool received = same_user(connection) && receive_descriptors(connection, descriptors);
     close(connection);
     if (!received) {
@@ -161,6 +169,7 @@ bool try_join(Session& session) {
     session.ledger = map_ledger(descriptors[0]);
     ledger_descriptor = descriptors[0];
     session.listen_descriptor = descriptors[1];
+    session.messages_descriptor = descriptors[2];
     return session.ledger != nullptr && session.ledger->magic == kLedgerMagic && session.ledger->bytes == sizeof(Ledger);
   }
   close(connection);
@@ -284,7 +293,7 @@ void serve_newcomer(Session& session) {
     return;  // another member was faster
   }
   if (same_user(static_cast<int>(connection))) {
-    send_descriptors(static_cast<int>(connection), {ledger_descriptor, session.listen_descriptor});
+    send_descriptors(static_cast<int>(connection), {ledger_descriptor, session.listen_descriptor, session.messages_descriptor});
   }
   (void)system_call(SYS_close, connection);
 }
@@ -415,7 +424,7 @@ bool leave_session(Session& session) {
 
 void forget_session_in_child(Session& session) {
   const int descriptors[] = {session.listen_descriptor, session.doorbell_descriptor, session.watched_descriptor,
-                             ledger_descriptor};
+                             session.messages_descriptor, ledger_descriptor};
   for (const int descriptor : descriptors) {
     if (descriptor >= 0) {
       (void)system_call(SYS_close, descriptor);

@@ -2,8 +2,8 @@
 // without a name in any file system.
 //
 // The first process binds an abstract Unix socket named after user and job and makes the ledger; everyone who comes later
-// connects and is handed two descriptors: the ledger *and the listening socket itself*. So every member can serve
-// newcomers, the name lives exactly as long as any member does, and there is no leader whose death would matter. A peer
+// connects and is handed descriptors: the ledger, the message memory *and the listening socket itself*. So every member can
+// serve newcomers, the name lives exactly as long as any member does, and there is no leader whose death would matter. A peer
 // whose user id differs is refused.
 //
 // A process joins when it first needs the arena or calls MPI_Init; a shell or `sed` that merely carries a rank's environment
@@ -25,6 +25,7 @@ struct Session {
   Member* self = nullptr;
   int index = -1;
   int listen_descriptor = -1;
+  int messages_descriptor = -1;  // the node's message memory (direct/message_memory.h), or -1 if it cannot be had
   int doorbell_descriptor = -1;
   int watched_descriptor = -1;  // pidfd of the member we watch, or -1
   int watched_index = -1;

@@ -126,6 +126,30 @@ void hold(const void* address, uint64_t bytes, bool write) {
   for_each_range(address, bytes, [=](BlockRange range, uintptr_t at, uint64_t used) { hold_blocks(range, write, at, used); });
 }
 
+bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& offset) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const bool inside = bytes != 0 && find_offset(partition(), at, offset);
+  const uint64_t committed = partition().committed.load(std::memory_order_acquire);
+  if (!inside || bytes > committed || offset > committed - bytes) {
+    return false;  // a datatype may reach from evictable memory to any other
+  }
+  uint64_t used = 0;
+  const BlockRange range = blocks_of(at, bytes, used);
+  if (used < bytes) {
+    return false;
+  }
+  bool all_there = true;
+  for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+    const uint64_t before = word_of(block).fetch_add(kHold + (write ? kWriteHold : 0), std::memory_order_seq_cst);
+    all_there = (write ? is_there(before, true) : state_of(before) == kResident) && all_there;
+  }
+  // While memory is not watched nothing is taken away, and arming lists what is held (arming.cc).
+  if (!all_there && is_armed()) {
+    bring_blocks(range, write);
+  }
+  return true;
+}
+
 namespace {
 
 /// What may be pinned in all: half of what blocks can have. What lies outside the arena is measured once memory is short.

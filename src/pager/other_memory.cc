@@ -80,7 +80,7 @@ int64_t measure() {
   bool shared = false;
   while (const char* line = lines.next()) {
     if (begins_mapping(line)) {
-      ours = strstr(line, "/memfd:headroom-") != nullptr;
+      ours = strstr(line, "/memfd:headroom-") != nullptr && strstr(line, "/memfd:headroom-messages") == nullptr;
       shared =
           strstr(line, " /dev/shm/") != nullptr || strstr(line, " /SYSV") != nullptr || strstr(line, " /memfd:") != nullptr;
       continue;

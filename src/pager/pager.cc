@@ -205,6 +205,8 @@ Status start_once() {
   self.engine.store(static_cast<uint32_t>(state.engine->kind()), std::memory_order_relaxed);
   self.store.store(static_cast<uint32_t>(state.store->kind()), std::memory_order_relaxed);
   self.store_direct.store(state.file.direct ? 1 : 0, std::memory_order_relaxed);
+  self.arena_descriptor.store(detail::the_partition.descriptor, std::memory_order_relaxed);
+  self.arena_inode.store(arena::inode_of(detail::the_partition.descriptor), std::memory_order_release);
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
   state.next = static_cast<uint32_t*>(base::reserve_memory(blocks * sizeof(uint32_t)));
   state.previous = static_cast<uint32_t*>(base::reserve_memory(blocks * sizeof(uint32_t)));

@@ -94,6 +94,11 @@ base::Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offse
 void hold(const void* address, uint64_t bytes, bool write);
 void drop_hold(const void* address, uint64_t bytes, bool write);
 
+/// Keeps [address, address + bytes), which lies in one view of the partition, resident for a peer that reads or writes it by
+/// its own mapping of the memory; until drop_hold(). False, and nothing is held, if it does not lie there. Costs an atomic
+/// addition a block where the memory is there. `offset`: where in the partition it begins.
+bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& offset);
+
 /// A write hold for as long as the content of these blocks lives (until they are discarded); once however often it is asked.
 void pin(const void* address, uint64_t bytes);
 /// The same, unless half of what this process may have of blocks would then be pinned: false, and nothing is.

@@ -14,9 +14,9 @@
 namespace headroom::pager {
 namespace {
 
-using base::DirectChoice;
 using base::Status;
 using base::StoreChoice;
+using base::StoreDirectChoice;
 using base::system_call;
 
 int open_nameless(const char* directory, int flags) {
@@ -51,7 +51,7 @@ bool direct_works(int descriptor) {
 base::Result<StoreFile> open_store_file() {
   const base::Settings& settings = base::settings();
   StoreFile file;
-  if (settings.direct != DirectChoice::kOff) {
+  if (settings.store_direct != StoreDirectChoice::kOff) {
     const int descriptor = open_nameless(settings.storage, O_DIRECT);
     if (descriptor >= 0 && direct_works(descriptor)) {
       file = {descriptor, true};
@@ -60,9 +60,10 @@ base::Result<StoreFile> open_store_file() {
     if (descriptor >= 0) {
       close(descriptor);
     }
-    if (settings.direct == DirectChoice::kOn) {
-      base::log_warning("error: --direct on: the file system of %s refuses direct I/O; use another --storage, or --direct auto",
-                        settings.storage);
+    if (settings.store_direct == StoreDirectChoice::kOn) {
+      base::log_warning(
+          "error: --store-direct on: the file system of %s refuses direct I/O; use another --storage, or --store-direct auto",
+          settings.storage);
       return Status::kUnavailable;
     }
   }
@@ -72,7 +73,7 @@ base::Result<StoreFile> open_store_file() {
                       settings.storage, strerror(-descriptor));
     return Status::kStorage;
   }
-  if (settings.direct == DirectChoice::kAuto) {
+  if (settings.store_direct == StoreDirectChoice::kAuto) {
     base::log_warning(
         "the file system of %s refuses direct I/O; storage goes through the page cache, which costs memory "
         "and speed (choose a local disk with --storage)",

@@ -170,6 +170,11 @@ void set_library_spins(bool spins) { library_spins.store(spins, std::memory_orde
 
 bool is_oversubscribed() { return pager::is_running() && ledger().alive.load(std::memory_order_relaxed) > ledger().cores(); }
 
+bool waiters_may_sleep() {
+  return pager::is_running() && (ledger().short_memory.load(std::memory_order_relaxed) != 0 || is_oversubscribed() ||
+                                 base::settings().mode == Mode::kTurns);
+}
+
 Mode mode() {
   if (!pager::is_running()) {
     return Mode::kPass;

@@ -27,6 +27,9 @@ void set_library_spins(bool spins);
 /// True if there are more members on this node than cores that they may use.
 bool is_oversubscribed();
 
+/// Whether a rank that waits for a node-mate may sleep: there are more members than cores, or ranks take turns.
+bool waiters_may_sleep();
+
 /// How a rank waits now: never kAuto. Cheap: looked at by every blocking call.
 Mode mode();
 

@@ -16,6 +16,11 @@ extern std::atomic<std::atomic<uint64_t>*> counter_array;
 inline void count(Counter counter, uint64_t amount = 1) {
   counter_array.load(std::memory_order_acquire)[static_cast<int>(counter)].fetch_add(amount, std::memory_order_relaxed);
 }
+/// The same for counters that one thread at a time counts: no locked instruction.
+inline void count_alone(Counter counter, uint64_t amount = 1) {
+  auto& word = counter_array.load(std::memory_order_relaxed)[static_cast<int>(counter)];
+  word.store(word.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+}
 inline void count_down(Counter counter, uint64_t amount) {
   counter_array.load(std::memory_order_acquire)[static_cast<int>(counter)].fetch_sub(amount, std::memory_order_relaxed);
 }

@@ -14,8 +14,21 @@ from headroom import machine
 def test_help_has_every_setting_and_only_those():
     text = plain_run([HEADROOM, "run", "--help"]).stdout
     shown = set(re.findall(r"^\s+(?:-[nh], )?--([a-z-]+)", text, re.M))
-    expected = {"memory", "storage", "slots", "engine", "store", "direct", "mode", "evict", "mpi", "json", "large", "readahead"}
-    assert shown == expected | {"static-data", "summary", "ranks", "help"}
+    expected = {
+        "memory",
+        "storage",
+        "slots",
+        "engine",
+        "store",
+        "store-direct",
+        "direct",
+        "mode",
+        "evict",
+        "mpi",
+        "json",
+        "large",
+    }
+    assert shown == expected | {"readahead", "static-data", "summary", "ranks", "help"}
 
 
 def test_settings_page_is_the_table():

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ bool is_filled(const char* at, uint32_t bytes, uint32_t seed) {
 class Channel : public ::testing::Test {
  protected:
   void SetUp() override {
-    file = MessageMemory::make_file(2);
+    file = memfd_create("messages", 0);
     ASSERT_GE(file, 0);
     ASSERT_EQ(base::Status::kOk, memory.open(file, 0, 2));
     ASSERT_TRUE(writer.open(memory));
@@ -180,7 +181,7 @@ TEST_F(Channel, BetweenProcesses) {
 }
 
 TEST(MessageMemory, PiecesAreAlignedApartAndUsedAgain) {
-  const int file = MessageMemory::make_file(2);
+  const int file = memfd_create("messages", 0);
   MessageMemory memory;
   ASSERT_EQ(base::Status::kOk, memory.open(file, 1, 2));
   std::vector<std::pair<char*, uint64_t>> pieces;

@@ -71,7 +71,8 @@ TEST_P(EveryEngine, ContentSurvives) {
   // At least what does not fit was really moved, and nothing more than the budget was ever resident.
   EXPECT_GE(counted(Counter::kBytesWritten), 3 * (kArray - kBudget));
   EXPECT_GE(counted(Counter::kBytesRead), 3 * (kArray - kBudget));
-  EXPECT_LE(session().ledger->peak_reserved_bytes.load(), static_cast<int64_t>(kBudget));
+  // (Memory outside the arena is measured each second; what has come to it counts before it is made room for.)
+  EXPECT_LE(session().ledger->peak_reserved_bytes.load(), static_cast<int64_t>(kBudget + arena::kBlockBytes));
   EXPECT_GE(counted(Counter::kBlocksTwiceOut), (kArray - kBudget) / arena::kBlockBytes);
   char word[32];
   EXPECT_STREQ(base::choice_name("engine", static_cast<int>(engine()), word, sizeof word), GetParam());

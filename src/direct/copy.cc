@@ -1,0 +1,71 @@
+// See copy.h. The routine is chosen by what the processor has, once.
+#include "direct/copy.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace headroom::direct {
+namespace {
+
+using Routine = void (*)(char* to, const char* from, uint64_t bytes);
+
+[[maybe_unused]] void copy_plainly(char* to, const char* from, uint64_t bytes) { memcpy(to, from, bytes); }
+
+#if defined(__x86_64__)
+constexpr uint64_t kAhead = 512;
+
+__attribute__((target("avx512f"))) void copy_avx512(char* to, const char* from, uint64_t bytes) {
+  for (; bytes >= 256; to += 256, from += 256, bytes -= 256) {
+    _mm_prefetch(from + kAhead, _MM_HINT_NTA);
+    _mm_prefetch(from + kAhead + 64, _MM_HINT_NTA);
+    _mm_prefetch(from + kAhead + 128, _MM_HINT_NTA);
+    _mm_prefetch(from + kAhead + 192, _MM_HINT_NTA);
+    const __m512i a = _mm512_loadu_si512(from);
+    const __m512i b = _mm512_loadu_si512(from + 64);
+    const __m512i c = _mm512_loadu_si512(from + 128);
+    const __m512i d = _mm512_loadu_si512(from + 192);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), a);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + 64), b);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + 128), c);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + 192), d);
+  }
+  _mm_sfence();
+  memcpy(to, from, bytes);
+}
+
+__attribute__((target("avx2"))) void copy_avx2(char* to, const char* from, uint64_t bytes) {
+  for (; bytes >= 128; to += 128, from += 128, bytes -= 128) {
+    _mm_prefetch(from + kAhead, _MM_HINT_NTA);
+    _mm_prefetch(from + kAhead + 64, _MM_HINT_NTA);
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32));
+    const __m256i c = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 64));
+    const __m256i d = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 96));
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), a);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + 32), b);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + 64), c);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + 96), d);
+  }
+  _mm_sfence();
+  memcpy(to, from, bytes);
+}
+
+Routine choose() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512f") ? copy_avx512 : __builtin_cpu_supports("avx2") ? copy_avx2 : copy_plainly;
+}
+#else
+Routine choose() { return copy_plainly; }  // the C library's copy does what AArch64 offers
+#endif
+
+}  // namespace
+
+void copy_past_cache(char* to, const char* from, uint64_t bytes) {
+  static const Routine routine = choose();
+  const uint64_t ahead = (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64;
+  memcpy(to, from, ahead);
+  routine(to + ahead, from + ahead, bytes - ahead);
+}
+
+}  // namespace headroom::direct

@@ -1,0 +1,76 @@
+// Copying bytes: short pieces inline, long ones past the cache.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace headroom::direct {
+
+/// From here on a copy goes past the cache: the receiver could not use it from there anyway, and no line is read to be
+/// overwritten.
+inline constexpr uint64_t kPastCache = 2 << 20;
+
+/// Copies with non-temporal stores where the processor has them.
+void copy_past_cache(char* to, const char* from, uint64_t bytes);
+
+/// Copies at most a few lines without a call.
+inline void copy_short(char* to, const char* from, uint64_t bytes) {
+  if (bytes >= 64) {
+    memcpy(to, from, bytes);
+  } else if (bytes >= 16) {
+    // Overlapping from both ends.
+    char first[32];
+    char last[32];
+    const uint64_t half = bytes >= 32 ? 32 : 16;
+    if (half == 32) {
+      memcpy(first, from, 32);
+      memcpy(last, from + bytes - 32, 32);
+      memcpy(to, first, 32);
+      memcpy(to + bytes - 32, last, 32);
+    } else {
+      memcpy(first, from, 16);
+      memcpy(last, from + bytes - 16, 16);
+      memcpy(to, first, 16);
+      memcpy(to + bytes - 16, last, 16);
+    }
+  } else if (bytes >= 8) {
+    uint64_t first = 0;
+    uint64_t last = 0;
+    memcpy(&first, from, 8);
+    memcpy(&last, from + bytes - 8, 8);
+    memcpy(to, &first, 8);
+    memcpy(to + bytes - 8, &last, 8);
+  } else {
+    for (uint64_t at = 0; at < bytes; ++at) {
+      to[at] = from[at];
+    }
+  }
+}
+
+inline void copy_bytes(char* to, const char* from, uint64_t bytes) {
+  switch (bytes) {
+    case 4:
+      memcpy(to, from, 4);
+      return;
+    case 8:
+      memcpy(to, from, 8);
+      return;
+    case 16:
+      memcpy(to, from, 16);
+      return;
+    case 32:
+      memcpy(to, from, 32);
+      return;
+    case 64:
+      memcpy(to, from, 64);
+      return;
+    default:
+      if (bytes < kPastCache) {
+        memcpy(to, from, bytes);
+      } else {
+        copy_past_cache(to, from, bytes);
+      }
+  }
+}
+
+}  // namespace headroom::direct

@@ -1,0 +1,227 @@
+// The endpoint: this process's end of all messages inside the node.
+//
+// Sending writes a record into the channel to the receiver; progress() looks at the channels from all others, matches what came
+// (matching.h) and copies its content (receiving.cc). Short content lies in the record, long content is fetched by way of a
+// Transfer (sending.cc). Nothing here waits: a call that must wait makes progress and pauses in turn (waiting.h).
+//
+// Knows nothing of MPI's types: whom to send to is a member of the node session, what is sent is a Content, and a message is
+// told by its Envelope. Thread-safe if opened so (one lock); what is kept for each message lies in private memory of its own,
+// and no call allocates from the program's heap.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "direct/channel.h"
+#include "direct/layout.h"
+#include "direct/matching.h"
+#include "direct/message_memory.h"
+#include "direct/transfer.h"
+#include "node/session.h"
+
+namespace headroom::direct {
+
+/// Content up to this size goes in the record even where it could be fetched from the sender's memory.
+inline constexpr uint64_t kInlineBytes = 512;
+
+/// What others look for in a member's area.
+struct Root {
+  alignas(64) std::atomic<uint32_t> sleeping;  // the owner sleeps, or is about to
+  std::atomic<uint32_t> bell;                  // futex; changed to wake it
+  std::atomic<uint32_t> away;                  // the owner's threads in blocking calls of the MPI library (away.cc)
+  std::atomic<uint32_t> away_bell;             // futex: the owner's helper thread is wanted
+  alignas(64) std::atomic<uint32_t> opened;    // how many channels to the owner others have opened
+  alignas(64) std::atomic<uint64_t> channel_to[node::kMaxMembers];  // first chunk of the owner's channel to each, or 0
+};
+
+/// A message that is being sent and is not complete.
+struct Sending {
+  Transfer* transfer = nullptr;
+  Content content = {};
+  Span held = {};  // bytes 0: nothing is held
+  bool synchronous = false;
+  bool cancelled = false;
+  bool streams = false;
+  bool helped = false;
+  int member = 0;
+  uint64_t streamed = 0;    // bytes put into the ring
+  Sending* next = nullptr;  // among the streams, or the free ones
+};
+
+/// A receive, posted or complete.
+struct Receiving : PostedReceive {
+  Content into = {};
+  std::atomic<bool> complete = false;
+  bool cancelled = false;
+  bool truncated = false;
+  int32_t source = 0;
+  int32_t tag = 0;
+  uint64_t bytes = 0;  // of the message, even if fewer were stored
+  // While it is fed by a stream:
+  Transfer* transfer = nullptr;
+  int member = 0;
+  uint64_t streamed = 0;
+  Receiving* next = nullptr;
+};
+
+/// A message that nobody has asked for yet, or that was taken out of the queue to be received (MPI_Mprobe).
+struct Message : UnexpectedMessage {
+  RecordHeader* record = nullptr;
+  int member = 0;
+  uint64_t bytes = 0;
+  Message* next = nullptr;
+};
+
+struct ShortMessage {
+  uint64_t bytes;
+  int32_t tag;
+};
+
+enum class SendOutcome { kComplete, kPending, kNoMemory };
+
+class Endpoint {
+ public:
+  /// Maps message memory and the memory of all members in `members`; false if any of that cannot be had. Once.
+  bool open(const node::Session& session, const int* members, int count);
+  /// From now on calls come from several threads.
+  void expect_threads() { threads_ = true; }
+  [[nodiscard]] bool is_open() const { return open_; }
+  [[nodiscard]] MessageMemory& memory() { return memory_; }
+
+  /// Sends to `member`. kPending: `sending` must be asked by is_finished() until it is, and then is not used any more.
+  SendOutcome send(int member, const Envelope& envelope, const Content& content, bool synchronous, Sending*& sending);
+  /// Whether the send is over; then it is gone. While the receiver copies, this copies too.
+  bool is_finished(Sending* sending);
+  /// The sender would not wait any longer: copies the content aside if that is possible.
+  void copy_aside(Sending* sending);
+  /// Takes an unmatched synchronous send back; false if it is too late. The send is finished then.
+  bool cancel(Sending* sending);
+
+  /// Matches `receiving` with a message that is there, or posts it. Its fields `envelope` and `into` are set.
+  void receive(Receiving& receiving);
+  bool cancel(Receiving& receiving);
+  /// Receives a message of one record from `member` without more ado if it comes at once, or false: then receive() it.
+  bool receive_short(int member, const Envelope& wanted, char* address, uint64_t capacity, ShortMessage& got);
+
+  /// The message that a receive with this envelope would get; nullptr if there is none.
+  Message* find(const Envelope& wanted);
+  /// The same, and takes it out, so that only receive_message() gets it.
+  Message* extract(const Envelope& wanted);
+  void receive_message(Message* message, Receiving& receiving);
+
+  /// Looks at the channels and moves what can be moved. True if anything came.
+  bool progress();
+
+  /// Wakes `member` if it sleeps.
+  void wake(int member);
+
+  /// Around a blocking call of the MPI library: what node-mates need of this process meanwhile is done by a thread of its own.
+  void go_away();
+  void come_back();
+  /// Asks processes that are away to look at their channels.
+  void ring_away();
+  [[nodiscard]] Root& own_root() { return *memory_.root<Root>(session_->index); }
+
+  /// Whether everything that was sent needs nothing of this process any more.
+  bool is_drained();
+
+ private:
+  struct Guard {
+    explicit Guard(Endpoint& endpoint) : lock(endpoint.threads_ || endpoint.is_away() ? &endpoint.lock_ : nullptr) {
+      if (lock != nullptr) {
+        lock->lock();
+      }
+    }
+    ~Guard() {
+      if (lock != nullptr) {
+        lock->unlock();
+      }
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    base::FutexLock* lock;
+  };
+
+  // away.cc
+  [[nodiscard]] bool is_away() { return own_root().away.load(std::memory_order_relaxed) != 0; }
+  static void* help(void* endpoint);
+
+  // endpoint.cc
+  bool progress_locked();
+  bool look_for_channels();
+  void arrived(int member, RecordHeader* record);
+  Message* find_locked(const Envelope& wanted);
+  void drop(Message* message);
+
+  // sending.cc
+  ChannelWriter* writer_to(int member);
+  bool write_record(int member, const Envelope& envelope, const Content& content);
+  bool write_note(int member, const Envelope& envelope, const Transfer& transfer);
+  bool offer(Sending& sending);
+  bool set_aside(Sending& sending);
+  bool begin_stream(Sending& sending);
+  bool move_stream(Sending& sending);
+  bool is_finished_locked(Sending* sending);
+  void reap();
+  void release_transfer(Transfer* transfer);
+
+  // receiving.cc
+  bool claim(RecordHeader* record, int member);
+  void deliver(Receiving& receiving, RecordHeader* record, int member, uint64_t bytes);
+  void fetch(Receiving& receiving, Transfer& transfer, int member);
+  bool fetch_together(Receiving& receiving, Transfer& transfer, const Content& from, const Content& to);
+  bool move_stream(Receiving& receiving);
+
+  const node::Session* session_ = nullptr;
+  MessageMemory memory_;
+  bool open_ = false;
+  bool threads_ = false;
+  base::FutexLock lock_;
+  ChannelWriter writers_[node::kMaxMembers];
+  ChannelReader readers_[node::kMaxMembers];
+  int reading_[node::kMaxMembers] = {};  // members whose channels are open
+  int reading_count_ = 0;
+  int writing_[node::kMaxMembers] = {};  // members that this process has a channel to
+  int writing_count_ = 0;
+  uint32_t known_opened_ = 0;
+  PostedQueue posted_;
+  UnexpectedQueue unexpected_;
+  Message* free_messages_ = nullptr;
+  Sending* free_sendings_ = nullptr;
+  Sending* streams_out_ = nullptr;
+  Receiving* streams_in_ = nullptr;
+  LeftTransfers left_;  // complete for the program, not yet for their receivers
+  uint64_t held_bytes_ = 0;
+  std::atomic<bool> has_helper_ = false;
+};
+
+/// This process's.
+Endpoint& endpoint();
+
+/// The endpoint for those who do not link with it: the MPI backends.
+struct EndpointFunctions {
+  void (*expect_threads)();
+  SendOutcome (*send)(int member, const Envelope& envelope, const Content& content, bool synchronous, Sending*& sending);
+  bool (*is_finished)(Sending* sending);
+  void (*copy_aside)(Sending* sending);
+  bool (*cancel_send)(Sending* sending);
+  void (*receive)(Receiving& receiving);
+  bool (*receive_short)(int member, const Envelope& wanted, char* address, uint64_t capacity, ShortMessage& got);
+  bool (*cancel_receive)(Receiving& receiving);
+  Message* (*find)(const Envelope& wanted);
+  Message* (*extract)(const Envelope& wanted);
+  void (*receive_message)(Message* message, Receiving& receiving);
+  bool (*progress)();
+  void (*go_away)();
+  void (*come_back)();
+  bool (*is_drained)();
+  void (*add_run)(LayoutBuilder& builder, int64_t offset, uint64_t bytes, uint64_t count, int64_t stride);
+  void (*add_layout)(LayoutBuilder& builder, const LayoutBuilder& other, int64_t offset, uint64_t count, int64_t stride);
+  bool (*is_contiguous)(const LayoutBuilder& builder, int64_t extent);
+  Layout* (*finish_layout)(const LayoutBuilder& builder, int64_t extent);
+  void (*drop_builder)(LayoutBuilder& builder);
+  void (*let_go)(Layout* layout);
+};
+EndpointFunctions endpoint_functions();
+
+}  // namespace headroom::direct

@@ -1,0 +1,194 @@
+// See layout.h.
+#include "direct/layout.h"
+
+#include <cstring>
+
+#include "base/system_calls.h"
+#include "direct/copy.h"
+#include "direct/message_memory.h"
+
+namespace headroom::direct {
+namespace {
+
+constexpr uint64_t kMostRuns = 64 << 20;
+
+uint64_t layout_bytes(uint64_t runs) { return sizeof(Layout) + runs * sizeof(Run); }
+
+}  // namespace
+
+void LayoutBuilder::drop() {
+  if (runs_ != nullptr) {
+    (void)base::system_call(SYS_munmap, runs_, room_ * sizeof(Run));
+    runs_ = nullptr;
+  }
+}
+
+bool LayoutBuilder::join(int64_t offset, uint64_t bytes, uint64_t count, int64_t stride) {
+  if (count_ == 0) {
+    return false;
+  }
+  Run& last = runs_[count_ - 1];
+  if (last.count == 1 && count == 1 && last.offset + static_cast<int64_t>(last.bytes) == offset) {
+    last.bytes += bytes;
+    return true;
+  }
+  if (last.bytes != bytes) {
+    return false;
+  }
+  // Another piece of the same size, as far off as the ones before: a vector written out.
+  const int64_t distance = offset - last.offset;
+  if (last.count == 1 && (count == 1 || stride == distance)) {
+    last.stride = distance;
+    last.count += count;
+    return true;
+  }
+  if (last.count > 1 && distance == static_cast<int64_t>(last.count) * last.stride && (count == 1 || stride == last.stride)) {
+    last.count += count;
+    return true;
+  }
+  return false;
+}
+
+void LayoutBuilder::add(int64_t offset, uint64_t bytes, uint64_t count, int64_t stride) {
+  if (bytes == 0 || count == 0 || failed_) {
+    return;
+  }
+  if (count > 1 && stride == static_cast<int64_t>(bytes)) {
+    bytes *= count;
+    count = 1;
+  }
+  bytes_ += bytes * count;
+  if (join(offset, bytes, count, stride)) {
+    return;
+  }
+  if (count_ == room_) {
+    const uint64_t room = room_ == 0 ? 128 : 2 * room_;
+    auto* bigger = room <= kMostRuns ? static_cast<Run*>(base::reserve_memory(room * sizeof(Run))) : nullptr;
+    if (bigger == nullptr) {
+      failed_ = true;
+      return;
+    }
+    if (runs_ != nullptr) {
+      memcpy(bigger, runs_, count_ * sizeof(Run));
+      (void)base::system_call(SYS_munmap, runs_, room_ * sizeof(Run));
+    }
+    runs_ = bigger;
+    room_ = room;
+  }
+  runs_[count_++] = {offset, bytes, count, stride};
+}
+
+void LayoutBuilder::add_all(const LayoutBuilder& other, int64_t offset, uint64_t count, int64_t stride) {
+  failed_ = failed_ || other.failed_;
+  if (other.count_ == 1 && other.runs_[0].count == 1) {
+    add(offset + other.runs_[0].offset, other.runs_[0].bytes, count, stride);
+    return;
+  }
+  for (uint64_t repeat = 0; repeat < count && !failed_; ++repeat) {
+    const int64_t origin = offset + static_cast<int64_t>(repeat) * stride;
+    for (uint64_t index = 0; index < other.count_; ++index) {
+      const Run& run = other.runs_[index];
+      add(origin + run.offset, run.bytes, run.count, run.stride);
+    }
+  }
+}
+
+bool LayoutBuilder::is_contiguous(int64_t extent) const {
+  if (count_ == 0) {
+    return true;
+  }
+  return count_ == 1 && runs_[0].count == 1 && runs_[0].offset == 0 && static_cast<int64_t>(runs_[0].bytes) == extent;
+}
+
+Layout* LayoutBuilder::finish(MessageMemory& memory, int64_t extent) const {
+  auto* layout = failed_ ? nullptr : static_cast<Layout*>(memory.allocate(layout_bytes(count_)));
+  if (layout == nullptr) {
+    return nullptr;
+  }
+  layout->element_bytes = bytes_;
+  layout->extent = extent;
+  layout->runs = count_;
+  layout->first = INT64_MAX;
+  layout->end = INT64_MIN;
+  layout->references.store(1, std::memory_order_relaxed);
+  for (uint64_t index = 0; index < count_; ++index) {
+    const Run& run = runs_[index];
+    layout->run[index] = run;
+    const int64_t last = run.offset + static_cast<int64_t>(run.count - 1) * run.stride;
+    const int64_t low = run.offset < last ? run.offset : last;
+    const int64_t high = (run.offset > last ? run.offset : last) + static_cast<int64_t>(run.bytes);
+    layout->first = low < layout->first ? low : layout->first;
+    layout->end = high > layout->end ? high : layout->end;
+  }
+  return layout;
+}
+
+void let_go(Layout* layout, MessageMemory& memory) {
+  // acq_rel: whoever used it before has finished.
+  if (layout != nullptr && layout->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    memory.release(layout, layout_bytes(layout->runs));
+  }
+}
+
+Span span_of(const Content& content) {
+  if (content.layout == nullptr || content.bytes == 0) {
+    return {content.address, content.bytes};
+  }
+  const Layout& layout = *content.layout;
+  const auto elements = static_cast<int64_t>((content.bytes + layout.element_bytes - 1) / layout.element_bytes);
+  const int64_t reach = (elements - 1) * layout.extent;
+  const int64_t low = layout.first + (reach < 0 ? reach : 0);
+  const int64_t high = layout.end + (reach > 0 ? reach : 0);
+  return {content.address + low, static_cast<uint64_t>(high - low)};
+}
+
+void Walk::load() {
+  const Run& run = layout_->run[run_];
+  piece_ = at_ + run.offset + static_cast<int64_t>(in_run_) * run.stride;
+  piece_bytes_ = run.bytes < left_ ? run.bytes : left_;
+}
+
+void Walk::next() {
+  if (layout_ == nullptr) {
+    return;
+  }
+  if (++in_run_ == layout_->run[run_].count) {
+    in_run_ = 0;
+    if (++run_ == layout_->runs) {
+      run_ = 0;
+      at_ += layout_->extent;
+    }
+  }
+  load();
+}
+
+void Walk::skip(uint64_t bytes) {
+  if (layout_ != nullptr && run_ == 0 && in_run_ == 0 && bytes >= layout_->element_bytes &&
+      piece_ == at_ + layout_->run[0].offset) {
+    const uint64_t elements = bytes / layout_->element_bytes;
+    at_ += static_cast<int64_t>(elements) * layout_->extent;
+    left_ -= elements * layout_->element_bytes;
+    bytes -= elements * layout_->element_bytes;
+    if (left_ > 0) {
+      load();
+    }
+  }
+  while (bytes > 0) {
+    const uint64_t part = bytes < piece_bytes_ ? bytes : piece_bytes_;
+    pass(part);
+    bytes -= part;
+  }
+}
+
+void copy(Walk& to, Walk& from, uint64_t bytes) {
+  while (bytes > 0) {
+    uint64_t part = to.piece_bytes() < from.piece_bytes() ? to.piece_bytes() : from.piece_bytes();
+    part = part < bytes ? part : bytes;
+    copy_bytes(to.piece(), from.piece(), part);
+    to.pass(part);
+    from.pass(part);
+    bytes -= part;
+  }
+}
+
+}  // namespace headroom::direct

@@ -1,0 +1,18 @@
+// Peers' evictable memory, as this process sees it.
+//
+// A rank's partition lies at the same addresses in all processes of the node, so another rank's pointer into it is good here
+// as soon as its file is mapped. That is done when a rank is first heard of, by way of /proc: its file's number is in the
+// ledger, and the file's inode tells that it is the right one. Where that is not allowed, or the addresses are not free,
+// content goes through message memory instead.
+//
+// What lies there may be read only under a hold of its owner's (pager::hold_for_peer), which is what a Transfer stands for.
+#pragma once
+
+#include "node/session.h"
+
+namespace headroom::direct {
+
+/// Maps member `index`'s memory here if it is not yet; false if that cannot be had (found out once).
+bool open_peer_memory(const node::Session& session, int index);
+
+}  // namespace headroom::direct

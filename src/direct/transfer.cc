@@ -1,0 +1,31 @@
+// See transfer.h.
+#include "direct/transfer.h"
+
+namespace headroom::direct {
+
+bool copy_pieces(Transfer& transfer, const Content& from, const Content& to) {
+  Walk reader(from);
+  Walk writer(to);
+  uint64_t at = 0;
+  const uint64_t pieces = transfer.pieces;
+  for (;;) {
+    const uint64_t piece = transfer.next_piece.fetch_add(1, std::memory_order_relaxed);
+    if (piece >= pieces) {
+      return false;
+    }
+    const uint64_t begin = piece * kPieceBytes;
+    const uint64_t end = begin + kPieceBytes < transfer.copied_bytes ? begin + kPieceBytes : transfer.copied_bytes;
+    if (begin > at) {
+      reader.skip(begin - at);
+      writer.skip(begin - at);
+    }
+    copy(writer, reader, end - begin);
+    at = end;
+    // acq_rel: whoever finishes has all that the other side wrote.
+    if (transfer.done_pieces.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) {
+      return true;
+    }
+  }
+}
+
+}  // namespace headroom::direct

@@ -1,0 +1,74 @@
+// See waiting.h.
+#include "direct/waiting.h"
+
+#include <sched.h>
+
+#include "direct/endpoint.h"
+#include "sched/scheduler.h"
+#include "trace/counters.h"
+
+namespace headroom::direct {
+namespace {
+
+constexpr uint32_t kSpins = 40;  // about a microsecond
+constexpr uint32_t kYields = 24;
+constexpr uint32_t kEager = 400;
+constexpr uint32_t kFirstPoke = 64;
+constexpr uint32_t kPokeEach = 256;
+constexpr int64_t kLongestSleepNs = 2'000'000;
+
+}  // namespace
+
+void Waiting::pause() {
+  ++rounds_;
+  if (rounds_ >= kFirstPoke && rounds_ % kPokeEach == kFirstPoke % kPokeEach) {
+    trace::count_alone(trace::Counter::kDirectPokes);
+    poke_();
+    endpoint().ring_away();
+  }
+  if (rounds_ > kSpins && sched::waiters_may_sleep()) {
+    pause_or_sleep();
+    return;
+  }
+#if defined(__x86_64__)
+  if (rounds_ > kEager) {
+    __builtin_ia32_pause();  // 40 to 140 cycles on some processors
+  }
+#endif
+}
+
+void Waiting::pause_or_sleep() {
+  if (rounds_ < kSpins + kYields) {
+    (void)sched_yield();
+    return;
+  }
+  Root& root = endpoint().own_root();
+  if (!announced_) {
+    if (!gave_slot_up_ && sched::mode() == sched::Mode::kTurns) {
+      gave_slot_up_ = true;
+      sched::give_slot_up();
+    }
+    announced_ = true;
+    bell_ = root.bell.load(std::memory_order_acquire);
+    root.sleeping.store(1, std::memory_order_relaxed);
+    // Pairs with the fence in Endpoint::wake().
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return;
+  }
+  announced_ = false;
+  trace::count_alone(trace::Counter::kDirectSleeps);
+  base::futex_wait(&root.bell, bell_, kLongestSleepNs, true);
+  poke_();
+  endpoint().ring_away();
+}
+
+Waiting::~Waiting() {
+  if (announced_) {
+    endpoint().own_root().sleeping.store(0, std::memory_order_relaxed);
+  }
+  if (gave_slot_up_) {
+    sched::take_slot();
+  }
+}
+
+}  // namespace headroom::direct

@@ -1,0 +1,270 @@
+// Endpoints: two of them in one process, against a model of MPI's matching, under random interleavings of sends, receives and
+// progress; and the ways a send can end. Content lies outside evictable memory here, so it is copied aside or streamed; what is
+// fetched from evictable memory is tested with MPI (tests/mpi/test_messages.py).
+#include "direct/endpoint.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <deque>
+#include <memory>
+#include <random>
+#include <vector>
+
+namespace headroom::direct {
+namespace {
+
+struct Sent {
+  Envelope envelope;
+  uint32_t number;
+  uint64_t bytes;
+};
+
+struct Asked {
+  Receiving receiving;
+  std::vector<char> buffer;
+  bool matched = false;
+  Sent expected = {};
+};
+
+void fill(std::vector<char>& buffer, uint32_t number) {
+  for (size_t at = 0; at < buffer.size(); ++at) {
+    buffer[at] = static_cast<char>(at * 13 + number);
+  }
+}
+
+class Endpoints : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    file = memfd_create("messages", 0);
+    ledger = static_cast<node::Ledger*>(
+        mmap(nullptr, sizeof(node::Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    ledger->free_bytes.store(int64_t{1} << 30);
+    for (int index = 0; index < 2; ++index) {
+      ledger->members[index].pid.store(getpid());
+      sessions[index].ledger = ledger;
+      sessions[index].self = &ledger->members[index];
+      sessions[index].index = index;
+      sessions[index].messages_descriptor = file;
+      ends[index] = std::make_unique<Endpoint>();
+      ASSERT_TRUE(ends[index]->open(sessions[index], nullptr, 0));
+    }
+  }
+  void TearDown() override {
+    munmap(ledger, sizeof(node::Ledger));
+    close(file);
+  }
+
+  SendOutcome send(int from, int32_t tag, std::vector<char>& content, bool synchronous, Sending*& sending) {
+    return ends[from]->send(1 - from, {9, from, tag}, {content.data(), content.size(), nullptr}, synchronous, sending);
+  }
+
+  int file = -1;
+  node::Ledger* ledger = nullptr;
+  node::Session sessions[2];
+  std::unique_ptr<Endpoint> ends[2];
+};
+
+TEST_F(Endpoints, RandomInterleavingsAreLikeTheModel) {
+  std::mt19937 random(7);
+  std::deque<Sent> on_the_way;  // sent, not looked at yet by the receiver
+  std::deque<Sent> unexpected;  // of the model
+  std::deque<Asked*> posted;    // of the model
+  std::vector<std::unique_ptr<Asked>> asked;
+  struct Open {
+    Sending* sending;
+    std::unique_ptr<std::vector<char>> content;
+  };
+  std::vector<Open> open;
+  const auto fits = [](const Envelope& wanted, const Envelope& message) {
+    return wanted.context == message.context && (wanted.source == kAny || wanted.source == message.source) &&
+           (wanted.tag == kAny || wanted.tag == message.tag);
+  };
+  const auto model_progress = [&] {
+    while (!on_the_way.empty()) {
+      const Sent sent = on_the_way.front();
+      on_the_way.pop_front();
+      auto it = posted.begin();
+      while (it != posted.end() && !fits((*it)->receiving.envelope, sent.envelope)) {
+        ++it;
+      }
+      if (it == posted.end()) {
+        unexpected.push_back(sent);
+      } else {
+        (*it)->matched = true;
+        (*it)->expected = sent;
+        posted.erase(it);
+      }
+    }
+  };
+  for (uint32_t step = 0; step < 20000; ++step) {
+    switch (random() % 4) {
+      case 0: {
+        const uint64_t bytes = random() % 10 == 0 ? random() % 100000 : random() % 700;
+        auto content = std::make_unique<std::vector<char>>(bytes);
+        fill(*content, step);
+        const auto tag = static_cast<int32_t>(random() % 6);
+        Sending* sending = nullptr;
+        const SendOutcome outcome = send(0, tag, *content, random() % 5 == 0, sending);
+        ASSERT_NE(SendOutcome::kNoMemory, outcome);
+        on_the_way.push_back({{9, 0, tag}, step, bytes});
+        if (outcome == SendOutcome::kPending) {
+          open.push_back({sending, std::move(content)});
+        } else {
+          std::fill(content->begin(), content->end(), 0);  // it is the program's again
+        }
+        break;
+      }
+      case 1: {
+        asked.push_back(std::make_unique<Asked>());
+        Asked& one = *asked.back();
+        one.buffer.resize(100000);
+        one.receiving.envelope = {9, random() % 2 == 0 ? kAny : 0,
+                                  random() % 3 == 0 ? kAny : static_cast<int32_t>(random() % 6)};
+        one.receiving.into = {one.buffer.data(), one.buffer.size(), nullptr};
+        ends[1]->receive(one.receiving);
+        model_progress();
+        auto it = unexpected.begin();
+        while (it != unexpected.end() && !fits(one.receiving.envelope, it->envelope)) {
+          ++it;
+        }
+        if (it == unexpected.end()) {
+          posted.push_back(&one);
+        } else {
+          one.matched = true;
+          one.expected = *it;
+          unexpected.erase(it);
+        }
+        break;
+      }
+      case 2:
+        (void)ends[1]->progress();
+        model_progress();
+        break;
+      default:
+        (void)ends[0]->progress();
+        for (size_t index = 0; index < open.size();) {
+          if (ends[0]->is_finished(open[index].sending)) {
+            open.erase(open.begin() + static_cast<ptrdiff_t>(index));
+          } else {
+            ++index;
+          }
+        }
+    }
+    if (step % 500 == 0) {
+      (void)ends[1]->progress();
+      model_progress();
+      for (const auto& one : asked) {
+        ASSERT_EQ(one->matched, one->receiving.complete.load()) << step;
+        if (one->matched) {
+          ASSERT_EQ(one->expected.bytes, one->receiving.bytes);
+          ASSERT_EQ(one->expected.envelope.tag, one->receiving.tag);
+          std::vector<char> expected(one->expected.bytes);
+          fill(expected, one->expected.number);
+          ASSERT_EQ(0, memcmp(expected.data(), one->buffer.data(), expected.size()));
+        }
+      }
+      std::erase_if(asked, [](const auto& one) { return one->matched; });
+    }
+  }
+  for (const auto& one : asked) {
+    if (!one->receiving.complete.load()) {
+      EXPECT_TRUE(ends[1]->cancel(one->receiving));
+    }
+  }
+}
+
+TEST_F(Endpoints, ASynchronousSendEndsWhenItIsReceived) {
+  std::vector<char> content(10);
+  Sending* sending = nullptr;
+  ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, true, sending));
+  (void)ends[1]->progress();
+  EXPECT_FALSE(ends[0]->is_finished(sending));
+  std::vector<char> buffer(10);
+  Receiving receiving;
+  receiving.envelope = {9, kAny, 3};
+  receiving.into = {buffer.data(), buffer.size(), nullptr};
+  ends[1]->receive(receiving);
+  EXPECT_TRUE(receiving.complete.load());
+  EXPECT_TRUE(ends[0]->is_finished(sending));
+}
+
+TEST_F(Endpoints, ASynchronousSendThatIsTakenBackIsNeverSeen) {
+  std::vector<char> content(10);
+  Sending* sending = nullptr;
+  ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, true, sending));
+  (void)ends[1]->progress();
+  ASSERT_NE(nullptr, ends[1]->find({9, 0, 3}));
+  EXPECT_TRUE(ends[0]->cancel(sending));
+  EXPECT_TRUE(ends[0]->is_finished(sending));
+  EXPECT_EQ(nullptr, ends[1]->find({9, 0, 3}));
+  std::vector<char> buffer(10);
+  Receiving receiving;
+  receiving.envelope = {9, 0, 3};
+  receiving.into = {buffer.data(), buffer.size(), nullptr};
+  ends[1]->receive(receiving);
+  EXPECT_FALSE(receiving.complete.load());
+  ASSERT_EQ(SendOutcome::kComplete, send(0, 3, content, false, sending));
+  (void)ends[1]->progress();
+  EXPECT_TRUE(receiving.complete.load());
+}
+
+TEST_F(Endpoints, ATakenBackMessageLeavesItsReceivePosted) {
+  std::vector<char> content(10);
+  Sending* sending = nullptr;
+  std::vector<char> buffer(10);
+  Receiving receiving;
+  receiving.envelope = {9, 0, 3};
+  receiving.into = {buffer.data(), buffer.size(), nullptr};
+  ends[1]->receive(receiving);
+  ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, true, sending));
+  EXPECT_TRUE(ends[0]->cancel(sending));
+  (void)ends[1]->progress();
+  EXPECT_FALSE(receiving.complete.load());
+  EXPECT_TRUE(ends[1]->cancel(receiving));
+  EXPECT_TRUE(receiving.cancelled);
+}
+
+TEST_F(Endpoints, ContentLargerThanWhatMemoryAllowsIsStreamed) {
+  ledger->free_bytes.store(0);  // nothing may be copied aside
+  std::vector<char> content(5 << 20);
+  fill(content, 77);
+  Sending* sending = nullptr;
+  ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, false, sending));
+  std::vector<char> buffer(3 << 20);
+  Receiving receiving;
+  receiving.envelope = {9, 0, 3};
+  receiving.into = {buffer.data(), buffer.size(), nullptr};
+  ends[1]->receive(receiving);
+  for (int round = 0; round < 100 && !receiving.complete.load(); ++round) {
+    (void)ends[0]->progress();
+    (void)ends[1]->progress();
+  }
+  ASSERT_TRUE(receiving.complete.load());
+  EXPECT_TRUE(receiving.truncated);
+  EXPECT_EQ(content.size(), receiving.bytes);
+  EXPECT_EQ(0, memcmp(content.data(), buffer.data(), buffer.size()));
+  EXPECT_TRUE(ends[0]->is_finished(sending));
+}
+
+TEST_F(Endpoints, CopiesAsideAreGivenBack) {
+  const int64_t before = ledger->free_bytes.load();
+  std::vector<char> content(2 << 20);
+  for (int round = 0; round < 50; ++round) {
+    Sending* sending = nullptr;
+    ASSERT_EQ(SendOutcome::kComplete, send(0, 3, content, false, sending));
+    EXPECT_EQ(before - (2 << 20), ledger->free_bytes.load());
+    std::vector<char> buffer(2 << 20);
+    Receiving receiving;
+    receiving.envelope = {9, 0, 3};
+    receiving.into = {buffer.data(), buffer.size(), nullptr};
+    ends[1]->receive(receiving);
+    ASSERT_TRUE(receiving.complete.load());
+    (void)ends[0]->progress();
+    EXPECT_EQ(before, ledger->free_bytes.load());
+  }
+}
+
+}  // namespace
+}  // namespace headroom::direct
