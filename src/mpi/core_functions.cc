@@ -2,6 +2,7 @@
 #include "mpi/core_functions.h"
 
 #include <dirent.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/system_calls.h"
+#include "direct/waiting.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
 #include "mpi/progress_hook.h"
@@ -26,6 +28,7 @@ namespace {
 static_assert(sizeof(sched::Wait) <= 64);
 constexpr int kPatienceMs = 5000;
 void (*before_abort)() = nullptr;
+bool tool_below = false;
 
 /// A transport of MPI libraries that memory which may be moved rules out, and how each library is told; only what the user has
 /// not set is set. `without_attach`: it reads peers' memory by system calls; `without_pins`: it keeps pages that it was once
@@ -180,10 +183,60 @@ bool release(void* address) {
   return true;
 }
 
-constexpr CoreFunctions kCore = {
+/// Where the program's own code lies, libraries excluded.
+void program_code(uintptr_t* begin, uintptr_t* bytes) {
+  struct Range {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+  } range;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* found) {
+        auto& code = *static_cast<Range*>(found);
+        for (int index = 0; index < object->dlpi_phnum; ++index) {
+          const ElfW(Phdr)& header = object->dlpi_phdr[index];
+          if (header.p_type == PT_LOAD && (header.p_flags & PF_X) != 0) {
+            code = {object->dlpi_addr + header.p_vaddr, object->dlpi_addr + header.p_vaddr + header.p_memsz};
+          }
+        }
+        return 1;  // the program is the first
+      },
+      &range);
+  *begin = range.begin;
+  *bytes = range.end - range.begin;
+}
+
+NodePlace node_place() {
+  if (tool_below) {
+    if (base::settings().direct == base::DirectChoice::kOn) {
+      base::die(
+          "--direct on: a tool of the MPI profiling interface fetches its next functions by dlsym, so messages that bypass "
+          "the MPI library would bypass it too");
+    }
+    return {0, -1};
+  }
+  if (!pager::is_running() || base::settings().direct == base::DirectChoice::kOff) {
+    return {0, -1};
+  }
+  return {pager::session().ledger->id, pager::session().index};
+}
+
+/// The job has agreed whether messages inside nodes bypass the library.
+void use_direct(bool on, bool refused) {
+  if (refused && base::settings().direct == base::DirectChoice::kOn) {
+    base::die(
+        "--direct on: the ranks of a node cannot map each other's memory (is /proc/PID/fd of the other ranks readable, and "
+        "`ulimit -v` unlimited?)");
+  }
+  set_direct(on);
+}
+
+static_assert(sizeof(direct::Waiting) <= 64);
+
+const CoreFunctions kCore = {
     [](const void* caller) { return heap::caller_kind(caller) == heap::CallerKind::kMpiLibrary; },
     [](const void* caller) { return heap::caller_kind(caller) == heap::CallerKind::kProgram; },
     [] { return &heap::library_depth; },
+    program_code,
     [] { return sched::mode() == sched::Mode::kTurns || (sched::mode() == sched::Mode::kYield && !progress_hook_works()); },
     [] { return sched::mode() != sched::Mode::kPass; },
     [](void* place) { new (place) sched::Wait; },
@@ -207,11 +260,21 @@ constexpr CoreFunctions kCore = {
     [] { trace::count(trace::Counter::kMpiCallsInner); },
     allocate,
     release,
+    node_place,
+    sched::waiters_may_sleep,
+    [](const int* members, int count) { return direct::endpoint().open(pager::session(), members, count); },
+    use_direct,
+    [](void* place, void (*poke)()) { new (place) direct::Waiting(poke); },
+    [](void* place) { static_cast<direct::Waiting*>(place)->pause(); },
+    [](void* place) { static_cast<direct::Waiting*>(place)->~Waiting(); },
+    direct::endpoint_functions(),
 };
 
 }  // namespace
 
 const CoreFunctions& core_functions() { return kCore; }
+
+void note_tool_below() { tool_below = true; }
 
 void call_before_abort(void (*function)()) { before_abort = function; }
 

@@ -7,6 +7,10 @@ namespace headroom::mpi {
 
 const CoreFunctions& core_functions();
 
+/// A tool of the profiling interface is to see the calls that Headroom makes of the program's: so all messages go through the
+/// MPI library. Before MPI_Init.
+void note_tool_below();
+
 /// `function` is called when the program calls MPI_Abort, before the library does.
 void call_before_abort(void (*function)());
 

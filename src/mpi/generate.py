@@ -25,7 +25,7 @@ class Function(NamedTuple):
         return [re.search(r"(\w+)(\[[^]]*\])*$", part.strip()).group(1) for part in self.parameters.split(",")]
 
 
-STRAIGHT = {"frequent": "t", "collective": "t", "reduction": "t", "own-waiting": "t", "own-polling": "p"}
+STRAIGHT = {"frequent": "t", "collective": "t", "reduction": "t", "own-waiting": "w", "own-polling": "p", "own-direct": "d"}
 
 
 def read_functions(path: str) -> list[Function]:
@@ -46,7 +46,8 @@ def function_table(functions: list[Function]) -> str:
     lines.append(f'#define HEADROOM_FUNCTION_KINDS "{forwarded}"')
     straight = "".join(STRAIGHT.get(function.kind, "n") for function in functions)
     lines.append(
-        "/* When a wrapper may be left out: n never, t unless ranks take turns, p if ranks wait as the library likes. */"
+        "/* When a wrapper may be left out: n never, t unless ranks take turns; and where no message is direct: w unless ranks"
+        " take turns, p if ranks wait as the library likes, d always. */"
     )
     lines.append(f'#define HEADROOM_FUNCTION_SHORTCUTS "{straight}"')
     return "\n".join(lines) + "\n"
@@ -79,7 +80,13 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
     if function.kind == "blocking":
         lines.append("  const WaysMayChange change;")
     lines.append("  const WithoutSlot waiting;")
-    lines.append(f"  return real.{function.name}[kProfiled]({arguments});")
+    if function.kind == "constructor":
+        parent, made = function.argument_names[0], function.argument_names[-1]
+        lines.append(f"  const int error = real.{function.name}[kProfiled]({arguments});")
+        lines.append(f"  note_constructor(error, {parent}, {index}, error == MPI_SUCCESS ? *{made} : MPI_COMM_NULL);")
+        lines.append("  return error;")
+    else:
+        lines.append(f"  return real.{function.name}[kProfiled]({arguments});")
     lines.append("}")
     return "\n".join(lines)
 
@@ -91,7 +98,11 @@ def forwarding(functions: list[Function]) -> str:
     # [0] is the MPI_ name as the next library in line (a tool, or libmpi) defines it, [1] libmpi's PMPI_ name.
     lines += [f"  {f.result} (*{f.name}[2])({f.parameters});" for f in served]
     lines += ["};", "RealFunctions real;", ""]
-    wrapped = [(index, f) for index, f in enumerate(functions) if f.kind in ("blocking", "frequent", "collective", "reduction")]
+    wrapped = [
+        (index, f)
+        for index, f in enumerate(functions)
+        if f.kind in ("blocking", "frequent", "collective", "reduction", "constructor")
+    ]
     lines += [wrapper(index, f, known) + "\n" for index, f in wrapped]
     lines.append("#define HEADROOM_SERVED_FUNCTIONS(X) \\")
     lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f in served))
@@ -106,7 +117,20 @@ def used_by_hand(functions: list[Function]) -> set[str]:
     wanted = {"Comm_rank", "Comm_size", "Comm_group", "Group_translate_ranks", "Group_free", "Group_size", "Comm_test_inter"}
     wanted |= {"Comm_create_keyval", "Comm_set_attr", "Comm_get_attr", "Get_library_version", "Initialized"}
     wanted |= {"Isend", "Issend", "Irsend", "Irecv", "Isend_c", "Issend_c", "Irsend_c", "Irecv_c", "Imrecv", "Imrecv_c"}
-    wanted |= {"Isendrecv", "Type_size", "Comm_call_errhandler", "Add_error_class"}
+    wanted |= {"Isendrecv", "Type_size", "Comm_call_errhandler", "Add_error_class", "Allgather"}
+    wanted |= {"Type_get_envelope", "Type_get_envelope_c", "Type_get_contents", "Type_create_keyval", "Type_set_attr"}
+    wanted |= {
+        "Type_get_attr",
+        "Type_get_extent",
+        "Type_get_true_extent",
+        "Type_free",
+        "Type_dup",
+        "Type_commit",
+        "Pack",
+        "Unpack",
+        "Comm_free",
+    }
+    wanted |= {"Status_set_elements_x", "Status_set_cancelled", "Recv_init", "Get_count", "Test_cancelled", "Query_thread"}
     for function in functions:
         if function.kind in ("collective", "reduction"):
             wanted.add("I" + function.name[0].lower() + function.name[1:])

@@ -81,6 +81,8 @@ void step_below_tools(BackendRequest& request) {
     const bool starts = strstr(kNames[entry], "_Init") != nullptr || strstr(kNames[entry], "_init") != nullptr;
     if (tools_define[entry] && !starts && object_calls(request.real[entry], kNames[entry + 1])) {
       request.wrapper[entry] = nullptr;
+    } else if (tools_define[entry] && !starts) {
+      note_tool_below();
     }
   }
 }

@@ -14,8 +14,14 @@ const BackendRequest* targets = nullptr;
 std::atomic<bool> ways_known{false};  // MPI_Init is over
 std::atomic<bool> nonblocking_collectives{false};
 base::FutexLock choosing;
-bool often_straight = false;
-bool polling_straight = false;
+std::atomic<bool> direct{false};  // some messages do not enter the MPI library
+
+/// A group of functions whose wrappers are left out together.
+struct Group {
+  char letter;  // HEADROOM_FUNCTION_SHORTCUTS
+  bool straight;
+};
+Group groups[] = {{'t', false}, {'w', false}, {'p', false}, {'d', false}};
 
 void lead(char shortcut, bool straight) {
   for (int entry = 0; entry < kEntryCount; ++entry) {
@@ -34,8 +40,9 @@ void fill_table(const BackendRequest& request, void* missing) {
     void* target = request.wrapper[entry] != nullptr ? request.wrapper[entry] : request.real[entry];
     headroom_mpi_table[entry].store(target != nullptr ? target : missing, std::memory_order_release);
   }
-  often_straight = false;
-  polling_straight = false;
+  for (Group& group : groups) {
+    group.straight = false;
+  }
 }
 
 void choose_shortcuts() {
@@ -47,17 +54,22 @@ void choose_shortcuts() {
   const bool pass = mode == sched::Mode::kPass;
   const bool yields_by_hook = mode == sched::Mode::kYield && progress_hook_works();
   const bool often = (pass || yields_by_hook) && !nonblocking_collectives.load(std::memory_order_relaxed);
-  if (often != often_straight) {
-    often_straight = often;
-    trace::count(often ? trace::Counter::kShortcutsTaken : trace::Counter::kShortcutsEnded);
-    lead('t', often);
+  const bool all_in_library = !direct.load(std::memory_order_relaxed);
+  const bool wanted[] = {often && all_in_library, often && all_in_library, pass && all_in_library, all_in_library};
+  for (int index = 0; index < 4; ++index) {
+    Group& group = groups[index];
+    if (group.straight != wanted[index]) {
+      group.straight = wanted[index];
+      if (index == 0) {
+        trace::count(group.straight ? trace::Counter::kShortcutsTaken : trace::Counter::kShortcutsEnded);
+      }
+      lead(group.letter, group.straight);
+    }
   }
-  if (pass != polling_straight) {
-    polling_straight = pass;
-    lead('p', pass);
-    watch_progress(!pass);
-  }
+  watch_progress(!pass);
 }
+
+void set_direct(bool on) { direct.store(on, std::memory_order_relaxed); }
 
 void set_nonblocking_collectives(bool on) {
   nonblocking_collectives.store(on, std::memory_order_relaxed);

@@ -23,6 +23,9 @@ void fill_table(const BackendRequest& request, void* missing);
 /// Looks anew at how this process waits, and lets the entries lead where they should. Any thread; blocks nobody.
 void choose_shortcuts();
 
+/// Some messages do not enter the MPI library; calls about messages have no shortcuts then. Before ways are chosen.
+void set_direct(bool on);
+
 /// The job's collectives take their nonblocking forms, or do not; they have no shortcuts then.
 void set_nonblocking_collectives(bool on);
 

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "direct/endpoint.h"
 #include "mpi/function_table.h"
 
 namespace headroom::mpi {
@@ -25,11 +26,18 @@ struct BackendRequest {
   const char* library_path;
 };
 
+/// Which node a process is on, and which member of it (-1: none, its messages go through the MPI library).
+struct NodePlace {
+  uint64_t node;
+  int64_t member;
+};
+
 /// What a backend needs of the layers below, so that it links against nothing.
 struct CoreFunctions {
   bool (*is_mpi_library)(const void* caller);
   bool (*is_program)(const void* caller);
   int* (*library_depth)();
+  void (*program_code)(uintptr_t* begin, uintptr_t* bytes);
   bool (*polls)();  // whether a blocking call is to be polled by its nonblocking form now
   bool (*counts_polls)();
   void (*wait_begin)(void* place);
@@ -49,6 +57,15 @@ struct CoreFunctions {
   void (*count_inner)();
   void* (*allocate)(uint64_t bytes);
   bool (*release)(void* address);
+  // Messages inside the node (direct/): what this process is there, opening it, and its parts.
+  NodePlace (*node_place)();
+  bool (*waiters_may_sleep)();
+  bool (*open_direct)(const int* members, int count);
+  void (*use_direct)(bool on, bool refused);
+  void (*wait_direct_begin)(void* place, void (*poke)());
+  void (*wait_direct_pause)(void* place);
+  void (*wait_direct_end)(void* place);
+  direct::EndpointFunctions endpoint;
 };
 
 using BackendInit = void (*)(BackendRequest* request, const CoreFunctions* core);

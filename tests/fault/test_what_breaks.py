@@ -124,6 +124,7 @@ def test_several_nodes(tmp_path):
     nodes = [json.loads(report.read_text()), json.loads(next(tmp_path.glob("nodes.json.*")).read_text())]
     for node, ranks in zip(nodes, ({0, 1}, {2, 3}), strict=True):
         assert {rank["rank"] for rank in node["ranks"]} == ranks
+        assert node["total"]["messages_direct"] == 0  # what spans nodes is the library's
         assert node["short_of_memory"] and node["total"]["bytes_written"] >= 2 * 2 * 16 * MIB - 32 * MIB
         assert node["peak_resident_bytes"] <= within(32 * MIB)
 
@@ -171,6 +172,7 @@ def test_tools_that_use_the_profiling_interface(mpi, place, way, mode, tmp_path)
     assert {change["mode"] for change in run.report["modes"]} == {mode}
     assert sorted(rank["rank"] for rank in run.report["ranks"]) == [0, 1, 2]
     assert (run.total("turns") > 0) == (mode == "turns")
+    assert (run.total("messages_direct") > 0) == (not way)
 
 
 def test_a_program_that_runs_without_headroom_is_noticed(tmp_path):

@@ -10,6 +10,9 @@ from conftest import BUILD, DEBIAN, HEADROOM, INTEL, STANDARD_ABI, WHEELS, compi
 MIB = 1 << 20
 
 
+POINT_TO_POINT = 8  # messages that each rank sends in a round of calls.c
+
+
 @pytest.mark.parametrize("mpi", [*WHEELS, STANDARD_ABI, *DEBIAN], ids=lambda mpi: mpi.name)
 def test_every_call_in_memory(mpi, tmp_path):
     program = compile_program(mpi, "calls.c")
@@ -19,10 +22,16 @@ def test_every_call_in_memory(mpi, tmp_path):
         under = headroom_run([program, 2], tmp_path, before=mpi.command(ranks), memory="1G")
         assert under.status == 0, under.errors
         assert under.output == plain.stdout
+        assert under.total("messages_direct") == ranks * 2 * POINT_TO_POINT
         expected = "standard" if mpi.name == "standard" else "openmpi" if mpi.is_open_mpi else "mpich"
         assert {rank["mpi"] for rank in under.report["ranks"]} == {expected}
         assert len(under.report["ranks"]) == ranks
         assert not under.short_of_memory
+        assert under.total("shortcuts_taken") == 0
+        under = headroom_run([program, 2], tmp_path, before=mpi.command(ranks), memory="1G", direct="off")
+        assert under.status == 0, under.errors
+        assert under.output == plain.stdout
+        assert under.total("messages_direct") == 0
         if ranks == 2 and under.report["cores"] >= 2:
             assert under.total("shortcuts_taken") == ranks  # nothing to do: straight to the library
             assert under.total("shortcuts_ended") == 0
@@ -30,21 +39,24 @@ def test_every_call_in_memory(mpi, tmp_path):
 
 @pytest.mark.parametrize("mpi", [*WHEELS, STANDARD_ABI], ids=lambda mpi: mpi.name)
 @pytest.mark.parametrize("mode", ["pass", "yield", "turns"])
-def test_every_call_in_every_mode(mpi, mode, tmp_path):
+@pytest.mark.parametrize("direct", ["on", "off"])
+def test_every_call_in_every_mode(mpi, mode, direct, tmp_path):
     program = compile_program(mpi, "calls.c")
     plain = plain_run([*mpi.command(4), program, 3])
-    under = headroom_run([program, 3], tmp_path, before=mpi.command(4), memory="1G", mode=mode)
+    under = headroom_run([program, 3], tmp_path, before=mpi.command(4), memory="1G", mode=mode, direct=direct)
     assert under.status == 0, under.errors
     assert under.output == plain.stdout
     assert {change["mode"] for change in under.report["modes"]} == {mode}
-    assert (under.total("shortcuts_taken") > 0) == (mode == "pass" or (mode == "yield" and not mpi.is_open_mpi))
+    assert under.total("messages_direct") == (4 * 3 * POINT_TO_POINT if direct == "on" else 0)
+    straight = direct == "off" and (mode == "pass" or (mode == "yield" and not mpi.is_open_mpi))
+    assert (under.total("shortcuts_taken") > 0) == straight
     if not mpi.is_open_mpi:
         # The library yields in its own progress loop, so no collective may change its form: that would change which of
         # MPICH's algorithms later reductions take, and with it their last bits.
         assert under.total("collectives_nonblocking") == 0
     if mode == "turns":
         assert under.total("turns") > 0
-        assert under.total("waits_turns") > 0
+        assert under.total("waits_turns") > 0 or direct == "on"
 
 
 def test_out_of_core(mpi, engine, tmp_path):
@@ -62,7 +74,19 @@ def test_out_of_core(mpi, engine, tmp_path):
     assert under.total("bytes_read_ahead") >= footprint  # it reads from front to back
     assert under.total("blocks_twice_out") >= footprint // (256 << 10)  # every block
     assert "turns" in {change["mode"] for change in under.report["modes"]}
-    # In memory that sufficed the calls led straight to the library; each rank took that back when it did not any more.
+    assert under.total("messages_direct") == 4 * 2
+    assert under.total("messages_direct_bytes") == 4 * 2 * 32 * MIB
+    assert under.total("messages_streamed") > 0  # larger than what may be held while memory is short
+
+
+def test_shortcuts_end_when_memory_becomes_short(mpi, tmp_path):
+    """In memory that suffices calls lead straight to the library; each rank takes that back when it does not any more."""
+    program = compile_program(mpi, "out_of_core.c")
+    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", direct="off")
+    assert under.status == 0, under.errors
+    assert under.output.startswith("wrong 0")
+    under.assert_paged(3 * 2 * 16 * MIB, 48 * MIB)
+    assert under.total("messages_direct") == 0
     assert under.total("shortcuts_taken") == under.total("shortcuts_ended") > 0
 
 
@@ -121,12 +145,12 @@ def test_out_of_core_with_the_standard_binary_interface(tmp_path):
 def test_through_the_page_cache(tmp_path):
     mpi = WHEELS[0]
     program = compile_program(mpi, "out_of_core.c")
-    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", direct="off")
+    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", store_direct="off")
     assert under.status == 0, under.errors
     assert "wrong 0" in under.output
     assert {rank["store_direct"] for rank in under.report["ranks"]} == {False}
     assert under.total("bytes_written") >= 3 * 2 * 16 * MIB - 48 * MIB
-    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", direct="off", readahead="0")
+    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", store_direct="off", readahead="0")
     assert "wrong 0" in under.output
     assert under.total("bytes_read_ahead") == 0
 

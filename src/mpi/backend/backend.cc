@@ -16,20 +16,43 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <new>
+#include <type_traits>
 
+#include "base/system_calls.h"
 #include "mpi/trampolines.h"
 
 namespace headroom::mpi {
 namespace {
 
 const CoreFunctions* core = nullptr;
+bool direct_on = false;         // some messages do not enter the library (communicators.inc)
 bool nonblocking_form = false;  // agreed at MPI_Init
 int form_key = MPI_KEYVAL_INVALID;
 
-bool is_inner(int profiled, const void* caller) {
-  if (*core->library_depth() == 0) {
+// A variable of each thread's in the preloaded library, at the same distance from every thread's pointer.
+intptr_t depth_offset = 0;
+inline int& library_depth() { return *reinterpret_cast<int*>(static_cast<char*>(__builtin_thread_pointer()) + depth_offset); }
+
+// The program's own code: most calls come from there.
+uintptr_t program_begin = 0;
+uintptr_t program_bytes = 0;
+
+bool is_inner_at_length(int profiled, const void* caller);
+
+inline bool is_inner(int profiled, const void* caller) {
+  if (__builtin_expect(library_depth() == 0 && reinterpret_cast<uintptr_t>(caller) - program_begin < program_bytes, 1)) {
+    return false;
+  }
+  return is_inner_at_length(profiled, caller);
+}
+
+bool is_inner_at_length(int profiled, const void* caller) {
+  if (library_depth() == 0) {
     if (!core->is_mpi_library(caller)) {
       return false;
     }
@@ -43,7 +66,7 @@ bool is_inner(int profiled, const void* caller) {
 /// While one lives, this thread is inside the library: what it allocates is the library's.
 class InsideLibrary {
  public:
-  InsideLibrary() : depth_(*core->library_depth()) { ++depth_; }
+  InsideLibrary() : depth_(library_depth()) { ++depth_; }
   ~InsideLibrary() { --depth_; }
   InsideLibrary(const InsideLibrary&) = delete;
   InsideLibrary& operator=(const InsideLibrary&) = delete;
@@ -52,11 +75,21 @@ class InsideLibrary {
   int& depth_;
 };
 
-/// The slot is given up around a call that may block and that is left to the library.
+/// The slot is given up around a call that may block and that is left to the library, and node-mates are looked after.
 class WithoutSlot {
  public:
-  WithoutSlot() { core->give_slot_up(); }
-  ~WithoutSlot() { core->take_slot(); }
+  WithoutSlot() {
+    if (direct_on) {
+      core->endpoint.go_away();
+    }
+    core->give_slot_up();
+  }
+  ~WithoutSlot() {
+    core->take_slot();
+    if (direct_on) {
+      core->endpoint.come_back();
+    }
+  }
   WithoutSlot(const WithoutSlot&) = delete;
   WithoutSlot& operator=(const WithoutSlot&) = delete;
 };
@@ -70,9 +103,20 @@ class WaysMayChange {
   WaysMayChange& operator=(const WaysMayChange&) = delete;
 };
 
+void make_progress();
+
+/// Whether a blocking call of the library's is to be polled.
+bool polls() { return direct_on || core->polls(); }
+
 /// Polls until `poll` says that it is done or failed.
 template <typename Poll>
-int poll_until_done(Poll poll) {
+int poll_until_done(Poll poll_library) {
+  const auto poll = [&](int* flag) {
+    if (direct_on) {
+      make_progress();
+    }
+    return poll_library(flag);
+  };
   alignas(16) char wait[64];
   int done = 0;
   int error = poll(&done);
@@ -91,8 +135,14 @@ int poll_until_done(Poll poll) {
 bool takes_nonblocking_form(MPI_Comm comm);
 bool is_exact_in_any_order(MPI_Op op, MPI_Datatype datatype);
 int finish_collective(MPI_Request& request);
+void note_constructor(int error, MPI_Comm parent, int constructor, MPI_Comm made);
 
 #include "forwarding.inc"
+
+void begin_datatypes();
+#include "communicators.inc"
+#include "datatypes.inc"
+#include "direct_requests.inc"
 
 int finish_collective(MPI_Request& request) {
   core->count_nonblocking_collective();
@@ -200,6 +250,7 @@ void agree_at_init() {
     real.Comm_create_keyval[1](MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &form_key, nullptr);
     nonblocking_form = true;
   }
+  agree_on_direct(size);
   core->note_nonblocking_form(agreed != 0);
 }
 
@@ -262,6 +313,7 @@ int wrap_Finalize() {
   if (is_inner(kProfiled, __builtin_return_address(0))) {
     return real.Finalize[kProfiled]();
   }
+  end_direct();
   const InsideLibrary inside;
   const WithoutSlot waiting;
   nonblocking_form = false;
@@ -302,6 +354,8 @@ int wrap_Free_mem(void* base) {
 extern "C" __attribute__((visibility("default"))) void headroom_backend_init(BackendRequest* request,
                                                                              const CoreFunctions* functions) {
   core = functions;
+  depth_offset = reinterpret_cast<char*>(core->library_depth()) - static_cast<char*>(__builtin_thread_pointer());
+  core->program_code(&program_begin, &program_bytes);
 #define X(index, name)                                                                \
   real.name[0] = reinterpret_cast<decltype(+real.name[0])>(request->real[2 * index]); \
   real.name[1] = reinterpret_cast<decltype(+real.name[1])>(request->real[2 * index + 1]);

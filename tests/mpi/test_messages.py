@@ -1,0 +1,81 @@
+"""Messages inside a node past the MPI library: content, status, order and errors, by every call, datatype and communicator;
+that they went that way is asserted from the counters."""
+
+import re
+
+import pytest
+
+from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, headroom_run
+
+MIB = 1 << 20
+
+EVERY_MPI = pytest.mark.parametrize(
+    ("mpi", "ranks"),
+    [*((mpi, 2) for mpi in (*WHEELS, STANDARD_ABI, *DEBIAN)), *((mpi, 5) for mpi in WHEELS)],
+    ids=lambda value: getattr(value, "name", value),
+)
+
+
+def messages(mpi, ranks: int, tmp_path, *arguments, **settings):
+    program = compile_program(mpi, "messages.c")
+    run = headroom_run([program, *arguments], tmp_path, before=mpi.command(ranks), direct="on", **settings)
+    assert run.status == 0, run.errors
+    return run, int(re.fullmatch(r"ok (\d+)\n", run.output)[1])
+
+
+@EVERY_MPI
+def test_every_call(mpi, ranks, tmp_path):
+    run, count = messages(mpi, ranks, tmp_path, "calls", 1, memory="1G")
+    assert count == ranks * 18 * (10 * 8 + 2)
+    assert run.total("messages_direct") == count
+    assert run.total("messages_inline") > count // 4
+    assert run.total("messages_fetched") > count // 8
+    assert run.total("messages_shared") > 0
+    assert run.total("messages_aside") > 0  # synchronous ones from memory outside the arena
+    assert run.total("messages_streamed") == 0
+    assert not run.short_of_memory
+    if ranks > run.report["cores"]:
+        assert run.total("bells_rung") > 0 and run.total("direct_sleeps") > 0
+
+
+def test_every_call_while_memory_is_short(mpi, engine, tmp_path):
+    run, count = messages(mpi, 4, tmp_path, "calls", 40, 0, 14, memory="96M", engine=engine)
+    assert run.total("messages_direct") == count == 4 * (18 * 10 * 8 // 14 + 18 * 2)
+    assert run.engines() == {engine}
+    assert run.total("messages_fetched") > 0 and run.total("messages_aside") > 0
+    run.assert_paged(4 * (40 + 8) * MIB, 96 * MIB)
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_random_datatypes(mpi, ranks, tmp_path):
+    """Random nested datatypes on both sides, with MPI_Pack and MPI_Unpack as the oracle."""
+    run, count = messages(mpi, ranks, tmp_path, "types", 1, 17 * ranks, 500, memory="1G")
+    assert count == run.total("messages_direct") > ranks * 400
+    assert run.total("messages_fetched") > ranks * 50
+
+
+def test_random_datatypes_while_memory_is_short(mpi, engine, tmp_path):
+    run, count = messages(mpi, 3, tmp_path, "types", 60, 4711, 60, memory="96M", engine=engine)
+    assert count == run.total("messages_direct") > 3 * 40
+    run.assert_paged(3 * 60 * MIB, 96 * MIB)
+
+
+def test_order_and_many_unexpected_messages(mpi, tmp_path):
+    run, count = messages(mpi, 5, tmp_path, "order", 1, 0, 20000, memory="1G", timeout=200)
+    assert count == 4 * 2 * 20000 == run.total("messages_direct")
+    assert run.total("messages_unexpected_peak") > 20000
+
+
+@EVERY_MPI
+def test_errors_cancel_and_messages_to_oneself(mpi, ranks, tmp_path):
+    run, count = messages(mpi, ranks, tmp_path, "errors", 1, memory="1G")
+    assert count == ranks * (6 + 50)
+    assert run.total("messages_direct") == count
+    assert run.total("helped_while_away") > 0  # a synchronous message to a rank that was in MPI_Barrier
+
+
+@EVERY_MPI
+def test_communicators(mpi, ranks, tmp_path):
+    run, count = messages(mpi, ranks, tmp_path, "communicators", 1, memory="1G")
+    assert count == ranks * (11 + 50)
+    assert run.total("messages_direct") == count
