@@ -52,14 +52,25 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  buffer = malloc(4 << 20);
-  memset(buffer, 1, 4 << 20);
-  measure("ping-pong 8 B", ping_pong, 8, 0.5);
-  measure("ping-pong 4 KiB", ping_pong, 4096, 0.5);
-  measure("ping-pong 64 KiB", ping_pong, 65536, 0.5);
-  measure("ping-pong 1 MiB", ping_pong, 1 << 20, 0.5);
-  if (ranks <= 2) {
-    measure("ping-pong 4 MiB", ping_pong, 4 << 20, 0.5);
+  buffer = malloc(16 << 20);
+  memset(buffer, 1, 16 << 20);
+  const struct {
+    const char* name;
+    int bytes, few_ranks_only;
+  } sizes[] = {{"ping-pong 8 B", 8, 0},
+               {"ping-pong 256 B", 256, 1},
+               {"ping-pong 1 KiB", 1 << 10, 1},
+               {"ping-pong 4 KiB", 4 << 10, 0},
+               {"ping-pong 16 KiB", 16 << 10, 1},
+               {"ping-pong 64 KiB", 64 << 10, 0},
+               {"ping-pong 256 KiB", 256 << 10, 1},
+               {"ping-pong 1 MiB", 1 << 20, 0},
+               {"ping-pong 4 MiB", 4 << 20, 1},
+               {"ping-pong 16 MiB", 16 << 20, 1}};
+  for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    if (ranks <= 2 || !sizes[i].few_ranks_only) {
+      measure(sizes[i].name, ping_pong, sizes[i].bytes, 0.5);
+    }
   }
   measure("allreduce 8 B", allreduce, 8, 1);
   free(buffer);

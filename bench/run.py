@@ -1,14 +1,14 @@
-"""Ratios measured side by side on this machine. Run by `make bench`; `--json FILE` writes the figures.
+"""Ratios measured side by side on this machine. Run by `make bench`; `--json FILE` writes the figures, names choose parts.
 
 Each comparison alternates its sides and quotes medians. They are not tests: the machine may be busy.
 """
 
+import argparse
 import json
 import re
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -148,14 +148,20 @@ def lammps(results: list) -> None:
             row(results, f"LAMMPS, {mpi}, {ranks} ranks, {what}", f"{plain:.2f} s", f"{under:.2f} s", plain / under)
 
 
+PARTS = {"sweeps": sweeps, "lammps": lammps, "messages": messages}
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
+    parser.add_argument("--json", type=Path, help="file that takes the figures")
+    chosen = parser.parse_args()
     print(f"{'':<46} {'plain':>14} {'Headroom':>14} {'ratio':>8}  (above 1: Headroom is faster)")
     results: list[dict] = []
-    sweeps(results)
-    lammps(results)
-    messages(results)
-    if len(sys.argv) == 3 and sys.argv[1] == "--json":
-        Path(sys.argv[2]).write_text(json.dumps(results, indent=2) + "\n")
+    for name in chosen.parts or PARTS:
+        PARTS[name](results)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":
