@@ -149,9 +149,13 @@ Message* Endpoint::find_locked(const Envelope& wanted) {
   }
 }
 
-Message* Endpoint::find(const Envelope& wanted) {
+bool Endpoint::find(const Envelope& wanted, Found& found) {
   const Guard guard(*this);
-  return find_locked(wanted);
+  const Message* message = find_locked(wanted);
+  if (message != nullptr) {
+    found = {message->envelope, message->bytes};
+  }
+  return message != nullptr;
 }
 
 Message* Endpoint::extract(const Envelope& wanted) {
@@ -217,7 +221,7 @@ EndpointFunctions endpoint_functions() {
     return endpoint().receive_short(member, wanted, address, capacity, got);
   };
   functions.cancel_receive = [](Receiving& receiving) { return endpoint().cancel(receiving); };
-  functions.find = [](const Envelope& wanted) { return endpoint().find(wanted); };
+  functions.find = [](const Envelope& wanted, Found& found) { return endpoint().find(wanted, found); };
   functions.extract = [](const Envelope& wanted) { return endpoint().extract(wanted); };
   functions.receive_message = [](Message* message, Receiving& receiving) { endpoint().receive_message(message, receiving); };
   functions.progress = [] { return endpoint().progress(); };

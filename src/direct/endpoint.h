@@ -72,6 +72,12 @@ struct Message : UnexpectedMessage {
   Message* next = nullptr;
 };
 
+/// What MPI_Probe says of a message.
+struct Found {
+  Envelope envelope;
+  uint64_t bytes;
+};
+
 struct ShortMessage {
   uint64_t bytes;
   int32_t tag;
@@ -103,8 +109,8 @@ class Endpoint {
   /// Receives a message of one record from `member` without more ado if it comes at once, or false: then receive() it.
   bool receive_short(int member, const Envelope& wanted, char* address, uint64_t capacity, ShortMessage& got);
 
-  /// The message that a receive with this envelope would get; nullptr if there is none.
-  Message* find(const Envelope& wanted);
+  /// Whether there is a message that a receive with this envelope would get, and what it is.
+  bool find(const Envelope& wanted, Found& found);
   /// The same, and takes it out, so that only receive_message() gets it.
   Message* extract(const Envelope& wanted);
   void receive_message(Message* message, Receiving& receiving);
@@ -208,7 +214,7 @@ struct EndpointFunctions {
   void (*receive)(Receiving& receiving);
   bool (*receive_short)(int member, const Envelope& wanted, char* address, uint64_t capacity, ShortMessage& got);
   bool (*cancel_receive)(Receiving& receiving);
-  Message* (*find)(const Envelope& wanted);
+  bool (*find)(const Envelope& wanted, Found& found);
   Message* (*extract)(const Envelope& wanted);
   void (*receive_message)(Message* message, Receiving& receiving);
   bool (*progress)();

@@ -124,7 +124,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
         "Type_get_extent",
         "Type_get_true_extent",
         "Type_free",
-        "Type_dup",
+        "Type_contiguous",
         "Type_commit",
         "Pack",
         "Unpack",

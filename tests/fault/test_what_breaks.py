@@ -268,14 +268,17 @@ def test_without_userfaultfd_and_io_uring(mpi, tmp_path):
     run.assert_paged(2 * 2 * 16 * MIB, 32 * MIB)
 
 
-@pytest.mark.parametrize("mode", ["pass", "yield", "turns"])
-def test_threads_multiple_do_not_hang(mode, mpi, tmp_path):
+@pytest.mark.parametrize("mode,memory", [("pass", "1G"), ("yield", "1G"), ("turns", "1G"), ("turns", "48M")])
+def test_threads_multiple(mode, memory, mpi, tmp_path):
     run = headroom_run(
-        [compile_program(mpi, "threads.c")], tmp_path, before=mpi.command(3), memory="1G", mode=mode, timeout=100
+        [compile_program(mpi, "threads.c")], tmp_path, before=mpi.command(3), memory=memory, mode=mode, timeout=100
     )
     assert run.status == 0, run.errors
     assert "threads ok" in run.output
     assert {change["mode"] for change in run.report["modes"]} == {mode}
+    # Each rank's threads: 200 messages, then 3 rounds of 5 sizes of 4 messages.
+    assert run.total("messages_direct") == 3 * 3 * (200 + 3 * 5 * 4)
+    assert (run.total("blocks_evicted") > 0) == (memory == "48M")
 
 
 @pytest.mark.parametrize("memory", ["1G", "24M"])

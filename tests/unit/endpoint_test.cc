@@ -195,10 +195,11 @@ TEST_F(Endpoints, ASynchronousSendThatIsTakenBackIsNeverSeen) {
   Sending* sending = nullptr;
   ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, true, sending));
   (void)ends[1]->progress();
-  ASSERT_NE(nullptr, ends[1]->find({9, 0, 3}));
+  Found found = {};
+  ASSERT_TRUE(ends[1]->find({9, 0, 3}, found));
   EXPECT_TRUE(ends[0]->cancel(sending));
   EXPECT_TRUE(ends[0]->is_finished(sending));
-  EXPECT_EQ(nullptr, ends[1]->find({9, 0, 3}));
+  EXPECT_FALSE(ends[1]->find({9, 0, 3}, found));
   std::vector<char> buffer(10);
   Receiving receiving;
   receiving.envelope = {9, 0, 3};
