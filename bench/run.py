@@ -25,24 +25,11 @@ def output_of(command: list) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
-def compile_program(mpi: str | None, source: str) -> Path:
-    program = PROGRAMS / f"{Path(source).stem}-{mpi or 'plain'}"
+def compile_program(source: str) -> Path:
+    program = PROGRAMS / Path(source).stem
     program.parent.mkdir(parents=True, exist_ok=True)
-    compiler = ROOT / f"build/mpi/{mpi}/bin/mpicc" if mpi else "gcc"
-    output_of([compiler, "-O2", "-o", program, ROOT / "bench" / source])
+    output_of(["gcc", "-O2", "-o", program, ROOT / "bench" / source])
     return program
-
-
-# What the libraries themselves offer for more ranks than cores; the best of them is what Headroom is compared with.
-OVERSUBSCRIPTION = {
-    "mpich": [[], ["MPIR_CVAR_POLLS_BEFORE_YIELD=0"], ["MPIR_CVAR_ENABLE_HEAVY_YIELD=1"]],
-    "openmpi": [[], ["OMPI_MCA_mpi_yield_when_idle=1"]],
-}
-
-
-def launcher(mpi: str, ranks: int) -> list:
-    oversubscribe = ["--oversubscribe"] if mpi == "openmpi" else []
-    return [*ROOT_ALLOWED, ROOT / f"build/mpi/{mpi}/bin/mpiexec", *oversubscribe, "-n", ranks]
 
 
 def figures(text: str) -> dict[str, float]:
@@ -78,7 +65,7 @@ def row(results: list, what: str, plain: str, under: str, ratio: float, note: st
 
 
 def sweeps(results: list) -> None:
-    program = compile_program(None, "sweep.c")
+    program = compile_program("sweep.c")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         reads, raw = [], []
         for _ in range(ROUNDS):
@@ -101,25 +88,6 @@ def sweeps(results: list) -> None:
     plain, under = alternate(ROUNDS_WHERE_SHORT, [program, "512", "20"], under_headroom)
     for name in ("first touch", "read", "update"):
         row(results, f"in memory, {name}", f"{plain[name]:.0f} MiB/s", f"{under[name]:.0f} MiB/s", under[name] / plain[name])
-
-
-def messages(results: list) -> None:
-    for mpi in ("mpich", "openmpi"):
-        program = compile_program(mpi, "messages.c")
-        for ranks, what in ((2, "2 ranks"), (8, "8 ranks")):
-            start = launcher(mpi, ranks)
-            settings = OVERSUBSCRIPTION[mpi] if ranks > 2 else [[]]
-            plainly = [[*start, "env", *setting, program] for setting in settings]
-            *plains, under = alternate(ROUNDS_WHERE_SHORT, *plainly, [*start, HEADROOM, "run", "--summary", "off", program])
-            plain = {name: min(each[name] for each in plains) for name in plains[0]}  # the best setting for each figure
-            for name in plain:
-                row(
-                    results,
-                    f"{mpi}, {what}, {name}",
-                    f"{plain[name]:.2f} us",
-                    f"{under[name]:.2f} us",
-                    plain[name] / under[name],
-                )
 
 
 def lammps_programs() -> list[tuple[str, list]]:
@@ -148,7 +116,7 @@ def lammps(results: list) -> None:
             row(results, f"LAMMPS, {mpi}, {ranks} ranks, {what}", f"{plain:.2f} s", f"{under:.2f} s", plain / under)
 
 
-PARTS = {"sweeps": sweeps, "lammps": lammps, "messages": messages}
+PARTS = {"sweeps": sweeps, "lammps": lammps}
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import click
 
 from headroom import __version__
+from headroom.bench import bench
 from headroom.doctor import doctor
 from headroom.run import run
 
@@ -15,6 +16,7 @@ def main() -> None:
 
 main.add_command(run)
 main.add_command(doctor)
+main.add_command(bench)
 
 if __name__ == "__main__":
     main()

@@ -7,47 +7,59 @@ namespace headroom::direct {
 
 bool ChannelWriter::open(MessageMemory& memory) {
   memory_ = &memory;
-  chunk_ = take_chunk();
+  chunk_ = make_chunk();
   if (chunk_ == nullptr) {
     return false;
   }
-  oldest_ = chunk_;
   first_chunk_ = memory.offset_of(chunk_);
   header_at(line_)->word.store(0, std::memory_order_relaxed);
   return true;
 }
 
-ChunkHead* ChannelWriter::take_chunk() {
+ChunkHead* ChannelWriter::make_chunk() {
   auto* head = static_cast<ChunkHead*>(memory_->allocate(kChunkBytes));
   if (head != nullptr) {
     head->free_again.store(0, std::memory_order_relaxed);
     head->reader_keeps = 0;
     head->reader_passed = 0;
+    head->writer_keeps = 0;
     head->writer_next = nullptr;
     ++chunk_count_;
   }
   return head;
 }
 
-bool ChannelWriter::next_chunk() {
-  // Chunks come back in any order, but the oldest is the likeliest; looking at one keeps this short.
-  ChunkHead* next = nullptr;
-  if (oldest_ != chunk_ && oldest_->free_again.load(std::memory_order_acquire) != 0) {
-    next = oldest_;
-    oldest_ = oldest_->writer_next;
-    next->free_again.store(0, std::memory_order_relaxed);
-    next->writer_next = nullptr;
-  } else {
-    next = take_chunk();
-    if (next == nullptr) {
-      return false;
+/// A chunk to fill: one that is free again, or a fresh one.
+ChunkHead* ChannelWriter::take_chunk() {
+  // Chunks come back in any order, but the oldest is the likeliest. One that is still in use goes to the end: a message that
+  // nobody receives must not keep those behind it from being used again.
+  constexpr int kLooks = 4;
+  for (int look = 0; look < kLooks && oldest_filled_ != nullptr; ++look) {
+    ChunkHead* const head = oldest_filled_;
+    const bool is_free = head->free_again.load(std::memory_order_acquire) != 0 && head->writer_keeps == 0;
+    oldest_filled_ = head->writer_next;
+    head->writer_next = nullptr;
+    if (is_free) {
+      head->free_again.store(0, std::memory_order_relaxed);
+      return head;
     }
+    (oldest_filled_ != nullptr ? latest_filled_->writer_next : oldest_filled_) = head;
+    latest_filled_ = head;
+  }
+  return make_chunk();
+}
+
+bool ChannelWriter::next_chunk() {
+  ChunkHead* const next = take_chunk();
+  if (next == nullptr) {
+    return false;
   }
   RecordHeader* const end = header_at(line_);
   const uint64_t offset = memory_->offset_of(next);
-  chunk_->writer_next = next;
+  (oldest_filled_ != nullptr ? latest_filled_->writer_next : oldest_filled_) = chunk_;
+  latest_filled_ = chunk_;
   chunk_ = next;
-  line_ = 1;
+  line_ = kFirstLine;
   header_at(line_)->word.store(0, std::memory_order_relaxed);
   end->bytes = sizeof offset;
   memcpy(end->payload(), &offset, sizeof offset);
@@ -59,9 +71,9 @@ bool ChannelWriter::next_chunk() {
 RecordHeader* ChannelReader::follow(RecordHeader* record) {
   uint64_t offset = 0;
   memcpy(&offset, record->payload(), sizeof offset);
-  ChunkHead* const head = head_of(record);
+  ChunkHead* const head = chunk_of(record);
   chunk_ = base_ + offset;
-  line_ = 1;
+  line_ = kFirstLine;
   head->reader_passed = 1;
   if (head->reader_keeps == 0) {
     free_chunk(head);

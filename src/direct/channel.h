@@ -3,8 +3,8 @@
 // One writer and one reader, no lock, no limit: neither ever waits for the other. Records lie one after another in chunks of
 // 32 KiB that the writer owns; a full chunk names the next one. A record begins on a line of 64 bytes with a header, and its
 // payload follows at once, so that a short message is one line: one transfer of a line between two cores, which is what a
-// message costs (docs/direct.md has the figures). The reader keeps a record for as long as it likes; when all records of a
-// chunk that was read to its end have been given back, the writer may use the chunk again.
+// message costs (docs/direct.md has the figures). Both sides keep a record for as long as they like; when all records of a
+// chunk that was read to its end have been given back by both, the writer may use the chunk again.
 //
 // A header's word is written last (release) and is 0 before: the writer clears the word behind each record before it
 // publishes the record. A writer that dies leaves whole records only; what it had not published is never seen.
@@ -25,7 +25,7 @@ inline constexpr uint32_t kChunkLines = kChunkBytes / kLineBytes;
 enum class RecordKind : uint32_t {
   kNone = 0,
   kPayload,   // a message whose content follows
-  kTransfer,  // a message whose content is fetched by way of a Transfer (transfer.h)
+  kTransfer,  // a message whose content is fetched: a Transfer (transfer.h) follows
   kNextChunk,
 };
 
@@ -46,17 +46,40 @@ inline constexpr uint64_t kLargestPayload = (8 << 10) - sizeof(RecordHeader);
 
 inline constexpr uint32_t kLinesAhead = 8;
 
+/// Between two looks at a line that the other side is to write.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Asks for a line that this side is to write. (The compiler's builtin asks for reading unless the processor is told to it.)
+inline void prefetch_to_write(const void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 inline uint32_t lines_for(uint64_t payload_bytes) {
   return static_cast<uint32_t>((sizeof(RecordHeader) + payload_bytes + kLineBytes - 1) / kLineBytes);
 }
 
-/// The first line of a chunk.
-struct alignas(kLineBytes) ChunkHead {
-  std::atomic<uint32_t> free_again;  // set by the reader, cleared by the writer
-  uint32_t reader_keeps;             // the reader's: records that it has not given back
-  uint32_t reader_passed;            // the reader's: it has read to the end
-  ChunkHead* writer_next;            // the writer's: its chunks in the order of use
+/// The first lines of a chunk: the reader's and the writer's, apart, since both write to theirs at each message.
+struct ChunkHead {
+  alignas(kLineBytes) std::atomic<uint32_t> free_again;  // set by the reader, cleared by the writer
+  uint32_t reader_keeps;                                 // records that the reader has not given back
+  uint32_t reader_passed;                                // it has read to the end
+  alignas(kLineBytes) uint32_t writer_keeps;             // records that the writer has not given back
+  ChunkHead* writer_next;                                // among those that were filled
 };
+inline constexpr uint32_t kFirstLine = sizeof(ChunkHead) / kLineBytes;
+
+/// The chunk that a record lies in.
+inline ChunkHead* chunk_of(RecordHeader* record) {
+  return reinterpret_cast<ChunkHead*>(reinterpret_cast<uintptr_t>(record) & ~(kChunkBytes - 1));
+}
 
 /// The writer's end. Lies in the writer's private memory; not thread-safe.
 class ChannelWriter {
@@ -83,11 +106,15 @@ class ChannelWriter {
     header_at(line_)->word.store(0, std::memory_order_relaxed);
     // release: pairs with the acquire in ChannelReader::peek().
     record->word.store(static_cast<uint32_t>(kind) | lines << 8, std::memory_order_release);
-    // The reader has had the lines that come next; the next record will find them here.
-    for (uint32_t line = line_ + 1; line < line_ + kLinesAhead && line < kChunkLines; ++line) {
-      __builtin_prefetch(header_at(line), 1);
+    // The reader has had the lines that come next; the next records will find them here.
+    for (uint32_t line = line_ + kLinesAhead - lines; line < line_ + kLinesAhead && line < kChunkLines; ++line) {
+      prefetch_to_write(header_at(line));
     }
   }
+
+  /// The writer goes on looking at a record that it publishes, until it gives it back.
+  static void keep(RecordHeader* record) { ++chunk_of(record)->writer_keeps; }
+  static void give_back(RecordHeader* record) { --chunk_of(record)->writer_keeps; }
 
   [[nodiscard]] uint64_t chunks() const { return chunk_count_; }
 
@@ -96,12 +123,14 @@ class ChannelWriter {
     return reinterpret_cast<RecordHeader*>(reinterpret_cast<char*>(chunk_) + line * kLineBytes);
   }
   bool next_chunk();
+  ChunkHead* make_chunk();
   ChunkHead* take_chunk();
 
   MessageMemory* memory_ = nullptr;
   ChunkHead* chunk_ = nullptr;
-  ChunkHead* oldest_ = nullptr;
-  uint32_t line_ = 1;
+  ChunkHead* oldest_filled_ = nullptr;
+  ChunkHead* latest_filled_ = nullptr;
+  uint32_t line_ = kFirstLine;
   uint64_t first_chunk_ = 0;
   uint64_t chunk_count_ = 0;
 };
@@ -113,7 +142,7 @@ class ChannelReader {
   void open(char* base, uint64_t first_chunk) {
     base_ = base;
     chunk_ = base + first_chunk;
-    line_ = 1;
+    line_ = kFirstLine;
   }
   [[nodiscard]] bool is_open() const { return chunk_ != nullptr; }
 
@@ -130,12 +159,19 @@ class ChannelReader {
   /// Passes the record that peek() returned. It stays valid until it is given back.
   void advance(RecordHeader* record) {
     line_ += record->word.load(std::memory_order_relaxed) >> 8;
-    ++head_of(record)->reader_keeps;
+    ++chunk_of(record)->reader_keeps;
+  }
+
+  /// Asks for the lines behind the next one. For when the writer is ahead: else it would have to take them back.
+  void prefetch() {
+    for (uint32_t line = line_; line < line_ + kLinesAhead && line < kChunkLines; ++line) {
+      __builtin_prefetch(chunk_ + line * kLineBytes, 0);
+    }
   }
 
   /// The record's content is not needed any more.
   static void give_back(RecordHeader* record) {
-    ChunkHead* head = head_of(record);
+    ChunkHead* head = chunk_of(record);
     if (--head->reader_keeps == 0 && head->reader_passed != 0) {
       free_chunk(head);
     }
@@ -146,9 +182,6 @@ class ChannelReader {
   }
 
  private:
-  static ChunkHead* head_of(RecordHeader* record) {
-    return reinterpret_cast<ChunkHead*>(reinterpret_cast<uintptr_t>(record) & ~(kChunkBytes - 1));
-  }
   static void free_chunk(ChunkHead* head) {
     head->reader_passed = 0;
     // release: the writer overwrites only what we have read.
@@ -158,7 +191,7 @@ class ChannelReader {
 
   char* base_ = nullptr;
   char* chunk_ = nullptr;
-  uint32_t line_ = 1;
+  uint32_t line_ = kFirstLine;
 };
 
 }  // namespace headroom::direct

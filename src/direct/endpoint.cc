@@ -67,12 +67,8 @@ bool Endpoint::look_for_channels() {
 
 void Endpoint::arrived(int member, RecordHeader* record) {
   const Envelope envelope = {record->context, record->source, record->tag};
-  uint64_t bytes = record->bytes;
-  if (ChannelReader::kind_of(*record) == RecordKind::kTransfer) {
-    TransferNote note;
-    memcpy(&note, record->payload(), sizeof note);
-    bytes = note.bytes;
-  }
+  const bool has_transfer = ChannelReader::kind_of(*record) == RecordKind::kTransfer;
+  const uint64_t bytes = has_transfer ? transfer_of(record).bytes : record->bytes;
   if (auto* receiving = static_cast<Receiving*>(posted_.find(envelope))) {
     if (claim(record, member)) {
       posted_.remove(receiving);
@@ -95,8 +91,11 @@ bool Endpoint::progress_locked() {
   for (int index = 0; index < reading_count_; ++index) {
     const int member = reading_[index];
     ChannelReader& reader = readers_[member];
-    while (RecordHeader* record = reader.peek()) {
+    for (bool more = false; RecordHeader* record = reader.peek(); more = true) {
       reader.advance(record);
+      if (more) {
+        reader.prefetch();
+      }
       arrived(member, record);
       came = true;
     }
@@ -107,7 +106,7 @@ bool Endpoint::progress_locked() {
   for (Receiving** link = &streams_in_; *link != nullptr;) {
     Receiving& receiving = **link;
     came = move_stream(receiving) || came;
-    if (receiving.transfer == nullptr) {
+    if (receiving.record == nullptr) {
       *link = receiving.next;
       receiving.complete.store(true, std::memory_order_release);
     } else {
@@ -138,13 +137,11 @@ Message* Endpoint::find_locked(const Envelope& wanted) {
     if (message == nullptr || ChannelReader::kind_of(*message->record) != RecordKind::kTransfer) {
       return message;
     }
-    TransferNote note;
-    memcpy(&note, message->record->payload(), sizeof note);
-    auto* transfer = memory_.at<Transfer>(note.transfer);
-    if (transfer->state.load(std::memory_order_acquire) != TransferState::kCancelled) {
+    Transfer& transfer = transfer_of(message->record);
+    if (transfer.state.load(std::memory_order_acquire) != TransferState::kCancelled) {
       return message;
     }
-    transfer->state.store(TransferState::kDone, std::memory_order_release);
+    transfer.state.store(TransferState::kDone, std::memory_order_release);
     drop(message);
   }
 }
@@ -170,8 +167,34 @@ Message* Endpoint::extract(const Envelope& wanted) {
   return nullptr;
 }
 
+/// Gives `receiving` the next message in its sender's channel if that is the one, so that it passes through no queue.
+bool Endpoint::take_next(Receiving& receiving) {
+  if (receiving.member < 0 || posted_.count() != 0 || unexpected_.count() != 0 || !readers_[receiving.member].is_open()) {
+    return false;
+  }
+  ChannelReader& reader = readers_[receiving.member];
+  RecordHeader* record = reader.peek();
+  const Envelope& wanted = receiving.envelope;
+  if (record == nullptr || record->context != wanted.context || record->source != wanted.source ||
+      (record->tag != wanted.tag && wanted.tag != kAny)) {
+    return false;
+  }
+  reader.advance(record);
+  reader.prefetch();
+  const bool has_transfer = ChannelReader::kind_of(*record) == RecordKind::kTransfer;
+  const uint64_t bytes = has_transfer ? transfer_of(record).bytes : record->bytes;
+  if (!claim(record, receiving.member)) {
+    return false;
+  }
+  deliver(receiving, record, receiving.member, bytes);
+  return true;
+}
+
 void Endpoint::receive(Receiving& receiving) {
   const Guard guard(*this);
+  if (take_next(receiving)) {
+    return;
+  }
   (void)progress_locked();
   while (Message* message = find_locked(receiving.envelope)) {
     unexpected_.remove(message);
@@ -198,7 +221,7 @@ void Endpoint::receive_message(Message* message, Receiving& receiving) {
 
 bool Endpoint::cancel(Receiving& receiving) {
   const Guard guard(*this);
-  if (receiving.complete.load(std::memory_order_relaxed) || receiving.transfer != nullptr) {
+  if (receiving.complete.load(std::memory_order_relaxed) || receiving.record != nullptr) {
     return false;
   }
   posted_.remove(&receiving);
@@ -210,15 +233,14 @@ bool Endpoint::cancel(Receiving& receiving) {
 EndpointFunctions endpoint_functions() {
   EndpointFunctions functions = {};
   functions.expect_threads = [] { endpoint().expect_threads(); };
-  functions.send = [](int member, const Envelope& envelope, const Content& content, bool synchronous, Sending*& sending) {
-    return endpoint().send(member, envelope, content, synchronous, sending);
-  };
+  functions.send = [](int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
+                      Sending*& sending) { return endpoint().send(member, envelope, content, kind, looks, sending); };
   functions.is_finished = [](Sending* sending) { return endpoint().is_finished(sending); };
   functions.copy_aside = [](Sending* sending) { endpoint().copy_aside(sending); };
   functions.cancel_send = [](Sending* sending) { return endpoint().cancel(sending); };
   functions.receive = [](Receiving& receiving) { endpoint().receive(receiving); };
-  functions.receive_short = [](int member, const Envelope& wanted, char* address, uint64_t capacity, ShortMessage& got) {
-    return endpoint().receive_short(member, wanted, address, capacity, got);
+  functions.receive_next = [](int member, const Envelope& wanted, const Content& into, NextMessage& got) {
+    return endpoint().receive_next(member, wanted, into, got);
   };
   functions.cancel_receive = [](Receiving& receiving) { return endpoint().cancel(receiving); };
   functions.find = [](const Envelope& wanted, Found& found) { return endpoint().find(wanted, found); };
@@ -238,6 +260,7 @@ EndpointFunctions endpoint_functions() {
     return builder.finish(endpoint().memory(), extent);
   };
   functions.drop_builder = [](LayoutBuilder& builder) { builder.drop(); };
+  functions.copy_content = [](const Content& to, const Content& from) { copy_content(to, from); };
   functions.let_go = [](Layout* layout) { let_go(layout, endpoint().memory()); };
   return functions;
 }

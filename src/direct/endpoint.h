@@ -1,8 +1,9 @@
 // The endpoint: this process's end of all messages inside the node.
 //
 // Sending writes a record into the channel to the receiver; progress() looks at the channels from all others, matches what came
-// (matching.h) and copies its content (receiving.cc). Short content lies in the record, long content is fetched by way of a
-// Transfer (sending.cc). Nothing here waits: a call that must wait makes progress and pauses in turn (waiting.h).
+// (matching.h) and copies its content (receiving.cc). Short content lies in the record, long content is fetched by way of the
+// Transfer that lies there (sending.cc). Nothing here waits: a call that must wait makes progress and pauses in turn
+// (waiting.h).
 //
 // Knows nothing of MPI's types: whom to send to is a member of the node session, what is sent is a Content, and a message is
 // told by its Envelope. Thread-safe if opened so (one lock); what is kept for each message lies in private memory of its own,
@@ -36,7 +37,7 @@ struct Root {
 
 /// A message that is being sent and is not complete.
 struct Sending {
-  Transfer* transfer = nullptr;
+  RecordHeader* record = nullptr;  // with its transfer
   Content content = {};
   Span held = {};  // bytes 0: nothing is held
   bool synchronous = false;
@@ -44,8 +45,31 @@ struct Sending {
   bool streams = false;
   bool helped = false;
   int member = 0;
-  uint64_t streamed = 0;    // bytes put into the ring
-  Sending* next = nullptr;  // among the streams, or the free ones
+  uint64_t streamed = 0;     // bytes put into the ring
+  uint64_t aside_bytes = 0;  // of the copy or the ring, 0: there is none
+  bool reserved = false;     // they count in the ledger
+  Sending* next = nullptr;   // among the streams, those left, or the free ones
+};
+
+/// Sends that are complete for the program and not yet for their receivers, first in, first out.
+class LeftSendings {
+ public:
+  [[nodiscard]] bool is_empty() const { return first_ == nullptr; }
+  void push(Sending* sending) {
+    sending->next = nullptr;
+    (last_ != nullptr ? last_->next : first_) = sending;
+    last_ = sending;
+  }
+  Sending* pop() {
+    Sending* sending = first_;
+    first_ = sending->next;
+    last_ = first_ != nullptr ? last_ : nullptr;
+    return sending;
+  }
+
+ private:
+  Sending* first_ = nullptr;
+  Sending* last_ = nullptr;
 };
 
 /// A receive, posted or complete.
@@ -56,10 +80,9 @@ struct Receiving : PostedReceive {
   bool truncated = false;
   int32_t source = 0;
   int32_t tag = 0;
-  uint64_t bytes = 0;  // of the message, even if fewer were stored
-  // While it is fed by a stream:
-  Transfer* transfer = nullptr;
-  int member = 0;
+  uint64_t bytes = 0;              // of the message, even if fewer were stored
+  int member = -1;                 // that the message comes from, -1 if not known yet
+  RecordHeader* record = nullptr;  // while it is fed by a stream
   uint64_t streamed = 0;
   Receiving* next = nullptr;
 };
@@ -78,9 +101,15 @@ struct Found {
   uint64_t bytes;
 };
 
-struct ShortMessage {
+struct NextMessage {
   uint64_t bytes;
   int32_t tag;
+};
+
+enum class SendKind : uint8_t {
+  kStandard,
+  kSynchronous,
+  kCollective,  // a part of a collective: counted apart
 };
 
 enum class SendOutcome { kComplete, kPending, kNoMemory };
@@ -94,8 +123,10 @@ class Endpoint {
   [[nodiscard]] bool is_open() const { return open_; }
   [[nodiscard]] MessageMemory& memory() { return memory_; }
 
-  /// Sends to `member`. kPending: `sending` must be asked by is_finished() until it is, and then is not used any more.
-  SendOutcome send(int member, const Envelope& envelope, const Content& content, bool synchronous, Sending*& sending);
+  /// Sends to `member`, and looks up to `looks` times whether the receiver has it. kPending: `sending` must be asked by
+  /// is_finished() until it is, and then is not used any more.
+  SendOutcome send(int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
+                   Sending*& sending);
   /// Whether the send is over; then it is gone. While the receiver copies, this copies too.
   bool is_finished(Sending* sending);
   /// The sender would not wait any longer: copies the content aside if that is possible.
@@ -103,11 +134,11 @@ class Endpoint {
   /// Takes an unmatched synchronous send back; false if it is too late. The send is finished then.
   bool cancel(Sending* sending);
 
-  /// Matches `receiving` with a message that is there, or posts it. Its fields `envelope` and `into` are set.
+  /// Matches `receiving` with a message that is there, or posts it. Its fields `envelope`, `into` and `member` are set.
   void receive(Receiving& receiving);
   bool cancel(Receiving& receiving);
-  /// Receives a message of one record from `member` without more ado if it comes at once, or false: then receive() it.
-  bool receive_short(int member, const Envelope& wanted, char* address, uint64_t capacity, ShortMessage& got);
+  /// Receives a message from `member` without more ado if it comes at once, or false: then receive() it.
+  bool receive_next(int member, const Envelope& wanted, const Content& into, NextMessage& got);
 
   /// Whether there is a message that a receive with this envelope would get, and what it is.
   bool find(const Envelope& wanted, Found& found);
@@ -156,26 +187,29 @@ class Endpoint {
   bool progress_locked();
   bool look_for_channels();
   void arrived(int member, RecordHeader* record);
+  bool take_next(Receiving& receiving);
   Message* find_locked(const Envelope& wanted);
   void drop(Message* message);
 
   // sending.cc
   ChannelWriter* writer_to(int member);
   bool write_record(int member, const Envelope& envelope, const Content& content);
-  bool write_note(int member, const Envelope& envelope, const Transfer& transfer);
+  bool begin_record(int member, const Envelope& envelope, uint64_t payload, RecordHeader*& record);
   bool offer(Sending& sending);
   bool set_aside(Sending& sending);
   bool begin_stream(Sending& sending);
   bool move_stream(Sending& sending);
   bool is_finished_locked(Sending* sending);
   void reap();
-  void release_transfer(Transfer* transfer);
+  void help_receiver(Sending& sending);
+  void release(Sending* sending);
 
   // receiving.cc
   bool claim(RecordHeader* record, int member);
   void deliver(Receiving& receiving, RecordHeader* record, int member, uint64_t bytes);
-  void fetch(Receiving& receiving, Transfer& transfer, int member);
-  bool fetch_together(Receiving& receiving, Transfer& transfer, const Content& from, const Content& to);
+  void fetch(RecordHeader* record, const Content& into, int member);
+  void take_payload(RecordHeader* record, uint64_t bytes, const Content& to);
+  bool fetch_together(RecordHeader* record, const Content& from, const Content& to);
   bool move_stream(Receiving& receiving);
 
   const node::Session* session_ = nullptr;
@@ -196,7 +230,7 @@ class Endpoint {
   Sending* free_sendings_ = nullptr;
   Sending* streams_out_ = nullptr;
   Receiving* streams_in_ = nullptr;
-  LeftTransfers left_;  // complete for the program, not yet for their receivers
+  LeftSendings left_;
   uint64_t held_bytes_ = 0;
   std::atomic<bool> has_helper_ = false;
 };
@@ -207,12 +241,13 @@ Endpoint& endpoint();
 /// The endpoint for those who do not link with it: the MPI backends.
 struct EndpointFunctions {
   void (*expect_threads)();
-  SendOutcome (*send)(int member, const Envelope& envelope, const Content& content, bool synchronous, Sending*& sending);
+  SendOutcome (*send)(int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
+                      Sending*& sending);
   bool (*is_finished)(Sending* sending);
   void (*copy_aside)(Sending* sending);
   bool (*cancel_send)(Sending* sending);
   void (*receive)(Receiving& receiving);
-  bool (*receive_short)(int member, const Envelope& wanted, char* address, uint64_t capacity, ShortMessage& got);
+  bool (*receive_next)(int member, const Envelope& wanted, const Content& into, NextMessage& got);
   bool (*cancel_receive)(Receiving& receiving);
   bool (*find)(const Envelope& wanted, Found& found);
   Message* (*extract)(const Envelope& wanted);
@@ -227,6 +262,7 @@ struct EndpointFunctions {
   Layout* (*finish_layout)(const LayoutBuilder& builder, int64_t extent);
   void (*drop_builder)(LayoutBuilder& builder);
   void (*let_go)(Layout* layout);
+  void (*copy_content)(const Content& to, const Content& from);
 };
 EndpointFunctions endpoint_functions();
 

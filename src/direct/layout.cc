@@ -191,4 +191,10 @@ void copy(Walk& to, Walk& from, uint64_t bytes) {
   }
 }
 
+void copy_content(const Content& to, const Content& from) {
+  Walk writer(to);
+  Walk reader(from);
+  copy(writer, reader, to.bytes < from.bytes ? to.bytes : from.bytes);
+}
+
 }  // namespace headroom::direct

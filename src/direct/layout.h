@@ -70,11 +70,17 @@ inline void keep(Layout* layout) {
 /// Gives a reference back; the owner of the layout alone may call this.
 void let_go(Layout* layout, MessageMemory& memory);
 
+/// What is done with content that arrives instead of overwriting what is there: a reduction's operation.
+struct Combine {
+  void (*apply)(const Combine& self, const void* from, void* into, uint64_t bytes);
+};
+
 /// A place in memory that content comes from or goes to: `bytes` bytes at `address`, in the layout's order.
 struct Content {
   char* address;
   uint64_t bytes;
   const Layout* layout;
+  const Combine* combine = nullptr;  // of a receive without a layout, of at most kLargestCombined bytes (transfer.h)
 };
 
 /// The lowest address of the content, and how far it reaches.
@@ -126,5 +132,7 @@ class Walk {
 
 /// Copies `bytes` bytes from one walk to the other.
 void copy(Walk& to, Walk& from, uint64_t bytes);
+/// Copies as much as both have.
+void copy_content(const Content& to, const Content& from);
 
 }  // namespace headroom::direct

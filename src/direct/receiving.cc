@@ -15,12 +15,6 @@ using trace::Counter;
 
 constexpr uint64_t kPrefetchBytes = 1024;
 
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 /// Spins until `done`; the other side is at work, unless it has no processor.
 template <typename Done>
 void wait_for_other_side(Done done) {
@@ -34,12 +28,6 @@ void wait_for_other_side(Done done) {
   }
 }
 
-Transfer& transfer_of(MessageMemory& memory, RecordHeader* record) {
-  TransferNote note;
-  memcpy(&note, record->payload(), sizeof note);
-  return *memory.at<Transfer>(note.transfer);
-}
-
 }  // namespace
 
 /// Makes the message this process's to receive; false if its sender has taken it back: then it is gone.
@@ -47,13 +35,14 @@ bool Endpoint::claim(RecordHeader* record, int member) {
   if (ChannelReader::kind_of(*record) != RecordKind::kTransfer) {
     return true;
   }
-  TransferNote note;
-  memcpy(&note, record->payload(), sizeof note);
-  Transfer& transfer = *memory_.at<Transfer>(note.transfer);
-  for (uint64_t ahead = 0; note.address != nullptr && ahead < note.bytes && ahead < kPrefetchBytes; ahead += kLineBytes) {
-    __builtin_prefetch(note.address + ahead, 0);
+  Transfer& transfer = transfer_of(record);
+  TransferState state = transfer.state.load(std::memory_order_acquire);
+  if (state == TransferState::kOffered && transfer.layout == 0) {
+    // The content is on its way while the transfer is claimed.
+    for (uint64_t ahead = 0; ahead < transfer.bytes && ahead < kPrefetchBytes; ahead += kLineBytes) {
+      __builtin_prefetch(transfer.address + ahead, 0);
+    }
   }
-  TransferState state = note.address != nullptr ? TransferState::kOffered : transfer.state.load(std::memory_order_acquire);
   for (;;) {
     switch (state) {
       case TransferState::kOffered:
@@ -80,47 +69,43 @@ bool Endpoint::claim(RecordHeader* record, int member) {
   }
 }
 
-bool Endpoint::fetch_together(Receiving& receiving, Transfer& transfer, const Content& from, const Content& to) {
+bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const Content& to) {
   const Span span = span_of(to);
   uint64_t offset = 0;
   if (to.bytes < kSharedFrom || (pager::is_armed() && span.bytes > pager::largest_hold()) ||
       !pager::hold_for_peer(span.begin, span.bytes, true, offset)) {
     return false;
   }
-  transfer.target =
-      reinterpret_cast<char*>(arena::partition_base(session_->index) + offset) + (receiving.into.address - span.begin);
-  transfer.target_layout = to.layout != nullptr ? memory_.offset_of(to.layout) : 0;
-  transfer.copied_bytes = to.bytes;
-  transfer.pieces = (to.bytes + kPieceBytes - 1) / kPieceBytes;
-  transfer.next_piece.store(0, std::memory_order_relaxed);
-  transfer.done_pieces.store(0, std::memory_order_relaxed);
-  transfer.shared.store(1, std::memory_order_release);
-  const uint64_t pieces = transfer.pieces;
-  if (!copy_pieces(transfer, from, to)) {
-    wait_for_other_side([&] { return transfer.done_pieces.load(std::memory_order_acquire) == pieces; });
+  Sharing& sharing = sharing_of(record);
+  sharing.target = reinterpret_cast<char*>(arena::partition_base(session_->index) + offset) + (to.address - span.begin);
+  sharing.target_layout = to.layout != nullptr ? memory_.offset_of(to.layout) : 0;
+  sharing.copied_bytes = to.bytes;
+  sharing.pieces = (to.bytes + kPieceBytes - 1) / kPieceBytes;
+  sharing.next_piece.store(0, std::memory_order_relaxed);
+  sharing.done_pieces.store(0, std::memory_order_relaxed);
+  sharing.shared.store(1, std::memory_order_release);
+  const uint64_t pieces = sharing.pieces;
+  if (!copy_pieces(sharing, from, to)) {
+    wait_for_other_side([&] { return sharing.done_pieces.load(std::memory_order_acquire) == pieces; });
   }
   pager::drop_hold(span.begin, span.bytes, true);
   trace::count_alone(Counter::kMessagesShared);
   return true;
 }
 
-/// Copies the content of a transfer that is ours, or begins to.
-void Endpoint::fetch(Receiving& receiving, Transfer& transfer, int member) {
-  const uint64_t bytes = transfer.bytes < receiving.into.bytes ? transfer.bytes : receiving.into.bytes;
-  const TransferState state = transfer.state.load(std::memory_order_acquire);
-  if (state == TransferState::kStreaming) {
-    receiving.transfer = &transfer;
-    receiving.member = member;
-    receiving.streamed = 0;
-    receiving.next = streams_in_;
-    streams_in_ = &receiving;
-    return;
-  }
-  const bool aside = state == TransferState::kAside || state == TransferState::kTakenAside;
+/// Copies the content of a message that is claimed and does not stream, and gives its record back.
+void Endpoint::fetch(RecordHeader* record, const Content& into, int member) {
+  Transfer& transfer = transfer_of(record);
+  const uint64_t bytes = transfer.bytes < into.bytes ? transfer.bytes : into.bytes;
+  const bool aside = transfer.state.load(std::memory_order_relaxed) == TransferState::kTakenAside;
   const Content from = {aside ? memory_.at<char>(transfer.aside) : transfer.address, bytes,
                         aside || transfer.layout == 0 ? nullptr : memory_.at<Layout>(transfer.layout)};
-  const Content to = {receiving.into.address, bytes, receiving.into.layout};
-  if (aside || !fetch_together(receiving, transfer, from, to)) {
+  const Content to = {into.address, bytes, into.layout};
+  if (into.combine != nullptr) {
+    into.combine->apply(*into.combine, from.address, to.address, bytes);
+  } else if (from.layout == nullptr && to.layout == nullptr && bytes < kSharedFrom) {
+    copy_bytes(to.address, from.address, bytes);
+  } else if (aside || !fetch_together(record, from, to)) {
     Walk reader(from);
     Walk writer(to);
     copy(writer, reader, bytes);
@@ -131,8 +116,8 @@ void Endpoint::fetch(Receiving& receiving, Transfer& transfer, int member) {
   }
   // release: the sender may write its memory again when it sees this.
   transfer.state.store(TransferState::kDone, std::memory_order_release);
+  ChannelReader::give_back(record);
   wake(member);
-  receiving.complete.store(true, std::memory_order_release);
 }
 
 /// Gives `receiving` the message of `record`, which is claimed.
@@ -142,25 +127,41 @@ void Endpoint::deliver(Receiving& receiving, RecordHeader* record, int member, u
   receiving.bytes = bytes;
   receiving.truncated = bytes > receiving.into.bytes;
   if (ChannelReader::kind_of(*record) == RecordKind::kTransfer) {
-    Transfer& transfer = transfer_of(memory_, record);
-    ChannelReader::give_back(record);
-    fetch(receiving, transfer, member);
+    if (transfer_of(record).state.load(std::memory_order_acquire) == TransferState::kStreaming) {
+      receiving.record = record;
+      receiving.member = member;
+      receiving.streamed = 0;
+      receiving.next = streams_in_;
+      streams_in_ = &receiving;
+      return;
+    }
+    fetch(record, receiving.into, member);
+    receiving.complete.store(true, std::memory_order_release);
     return;
   }
-  const uint64_t copied = bytes < receiving.into.bytes ? bytes : receiving.into.bytes;
-  if (receiving.into.layout == nullptr) {
-    copy_short(receiving.into.address, record->payload(), copied);
-  } else {
-    Walk from({record->payload(), copied, nullptr});
-    Walk into({receiving.into.address, copied, receiving.into.layout});
-    copy(into, from, copied);
-  }
-  ChannelReader::give_back(record);
+  take_payload(record, bytes, receiving.into);
   receiving.complete.store(true, std::memory_order_release);
 }
 
-/// Looks for a short message where it is most likely: next in the channel from `member`, asked for by nobody else.
-bool Endpoint::receive_short(int member, const Envelope& wanted, char* address, uint64_t capacity, ShortMessage& got) {
+/// Copies content that lies in the record, and gives the record back.
+void Endpoint::take_payload(RecordHeader* record, uint64_t bytes, const Content& to) {
+  const uint64_t copied = bytes < to.bytes ? bytes : to.bytes;
+  if (to.combine != nullptr) {
+    alignas(kLineBytes) char aligned[kLargestPayload];  // for operations on what must be aligned to 16 bytes
+    memcpy(aligned, record->payload(), copied);
+    to.combine->apply(*to.combine, aligned, to.address, copied);
+  } else if (to.layout == nullptr) {
+    copy_short(to.address, record->payload(), copied);
+  } else {
+    Walk from({record->payload(), copied, nullptr});
+    Walk into({to.address, copied, to.layout});
+    copy(into, from, copied);
+  }
+  ChannelReader::give_back(record);
+}
+
+/// Looks for a message where it is most likely: next in the channel from `member`, asked for by nobody else.
+bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& into, NextMessage& got) {
   constexpr int kLooks = 400;
   if (threads_ || is_away() || posted_.count() != 0 || unexpected_.count() != 0) {
     return false;
@@ -175,30 +176,52 @@ bool Endpoint::receive_short(int member, const Envelope& wanted, char* address, 
       continue;
     }
     if (record->context != wanted.context || record->source != wanted.source ||
-        (record->tag != wanted.tag && wanted.tag != kAny) || record->bytes > capacity ||
-        ChannelReader::kind_of(*record) != RecordKind::kPayload) {
+        (record->tag != wanted.tag && wanted.tag != kAny)) {
+      return false;
+    }
+    if (ChannelReader::kind_of(*record) == RecordKind::kPayload) {
+      got = {record->bytes, record->tag};
+      if (got.bytes > into.bytes) {
+        return false;
+      }
+      reader.advance(record);
+      take_payload(record, got.bytes, into);
+      return true;
+    }
+    const Transfer& transfer = transfer_of(record);
+    got = {transfer.bytes, record->tag};
+    const TransferState state = transfer.state.load(std::memory_order_acquire);
+    if (got.bytes > into.bytes || state == TransferState::kStreaming) {
       return false;
     }
     reader.advance(record);
-    got = {record->bytes, record->tag};
-    copy_short(address, record->payload(), record->bytes);
-    ChannelReader::give_back(record);
-    return true;
+    if (claim(record, member)) {
+      fetch(record, into, member);
+      return true;
+    }
   }
   return false;
 }
 
-/// Takes what the ring has. `receiving.transfer` is nullptr once all has come.
+/// Takes what the ring has. `receiving.record` is nullptr once all has come.
 bool Endpoint::move_stream(Receiving& receiving) {
-  Transfer& transfer = *receiving.transfer;
-  const uint64_t written = transfer.written.load(std::memory_order_acquire);
+  Transfer& transfer = transfer_of(receiving.record);
+  Sharing& sharing = sharing_of(receiving.record);
+  const uint64_t written = sharing.written.load(std::memory_order_acquire);
   if (receiving.streamed == written) {
     return false;
   }
+  if (receiving.into.combine != nullptr) {
+    if (written < transfer.bytes) {
+      return false;
+    }
+    receiving.into.combine->apply(*receiving.into.combine, memory_.at<char>(transfer.aside), receiving.into.address, written);
+    receiving.streamed = written;
+  }
   while (receiving.streamed < written) {
-    const uint64_t in_ring = receiving.streamed % transfer.aside_bytes;
+    const uint64_t in_ring = receiving.streamed % kRingBytes;
     uint64_t step = written - receiving.streamed;
-    step = step < transfer.aside_bytes - in_ring ? step : transfer.aside_bytes - in_ring;
+    step = step < kRingBytes - in_ring ? step : kRingBytes - in_ring;
     const uint64_t room = receiving.into.bytes > receiving.streamed ? receiving.into.bytes - receiving.streamed : 0;
     const uint64_t kept = step < room ? step : room;
     if (kept > 0) {
@@ -209,10 +232,11 @@ bool Endpoint::move_stream(Receiving& receiving) {
     }
     receiving.streamed += step;
   }
-  transfer.consumed.store(receiving.streamed, std::memory_order_release);
+  sharing.consumed.store(receiving.streamed, std::memory_order_release);
   if (receiving.streamed == transfer.bytes) {
     transfer.state.store(TransferState::kDone, std::memory_order_release);
-    receiving.transfer = nullptr;
+    ChannelReader::give_back(receiving.record);
+    receiving.record = nullptr;
   }
   wake(receiving.member);
   return true;

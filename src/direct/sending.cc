@@ -12,7 +12,6 @@ namespace {
 
 using trace::Counter;
 
-constexpr uint64_t kRingBytes = 1 << 20;
 constexpr uint64_t kStreamStep = 128 << 10;
 /// What is copied aside while memory is short; larger content streams.
 constexpr uint64_t kLargestAsideShort = 1 << 20;
@@ -40,40 +39,31 @@ ChannelWriter* Endpoint::writer_to(int member) {
   return &writer;
 }
 
-bool Endpoint::write_record(int member, const Envelope& envelope, const Content& content) {
+bool Endpoint::begin_record(int member, const Envelope& envelope, uint64_t payload, RecordHeader*& record) {
   ChannelWriter* writer = writer_to(member);
-  RecordHeader* record = writer != nullptr ? writer->begin(content.bytes) : nullptr;
+  record = writer != nullptr ? writer->begin(payload) : nullptr;
   if (record == nullptr) {
     return false;
   }
   record->tag = envelope.tag;
   record->context = envelope.context;
   record->source = envelope.source;
-  record->bytes = static_cast<uint32_t>(content.bytes);
+  record->bytes = static_cast<uint32_t>(payload);
+  return true;
+}
+
+bool Endpoint::write_record(int member, const Envelope& envelope, const Content& content) {
+  RecordHeader* record = nullptr;
+  if (!begin_record(member, envelope, content.bytes, record)) {
+    return false;
+  }
   if (content.layout == nullptr) {
     copy_short(record->payload(), content.address, content.bytes);
   } else {
     gather(record->payload(), content);
   }
-  writer->publish(record, RecordKind::kPayload);
+  writers_[member].publish(record, RecordKind::kPayload);
   trace::count_alone(Counter::kMessagesInline);
-  return true;
-}
-
-bool Endpoint::write_note(int member, const Envelope& envelope, const Transfer& transfer) {
-  ChannelWriter* writer = writer_to(member);
-  RecordHeader* record = writer != nullptr ? writer->begin(sizeof(TransferNote)) : nullptr;
-  if (record == nullptr) {
-    return false;
-  }
-  record->tag = envelope.tag;
-  record->context = envelope.context;
-  record->source = envelope.source;
-  record->bytes = sizeof(TransferNote);
-  const bool offered = transfer.state.load(std::memory_order_relaxed) == TransferState::kOffered;
-  const TransferNote note = {memory_.offset_of(&transfer), transfer.bytes, offered ? transfer.address : nullptr};
-  memcpy(record->payload(), &note, sizeof note);
-  writer->publish(record, RecordKind::kTransfer);
   return true;
 }
 
@@ -89,7 +79,7 @@ bool Endpoint::offer(Sending& sending) {
   }
   sending.held = span;
   held_bytes_ += span.bytes;
-  Transfer& transfer = *sending.transfer;
+  Transfer& transfer = transfer_of(sending.record);
   transfer.address =
       reinterpret_cast<char*>(arena::partition_base(session_->index) + offset) + (sending.content.address - span.begin);
   transfer.layout = sending.content.layout != nullptr ? memory_.offset_of(sending.content.layout) : 0;
@@ -118,25 +108,25 @@ bool Endpoint::set_aside(Sending& sending) {
   if (bytes > 0) {
     gather(static_cast<char*>(piece), sending.content);
   }
-  sending.transfer->aside = memory_.offset_of(piece);
-  sending.transfer->aside_bytes = bytes;
-  sending.transfer->reserved = counted ? 1 : 0;
+  transfer_of(sending.record).aside = memory_.offset_of(piece);
+  sending.aside_bytes = bytes;
+  sending.reserved = counted;
   trace::count_alone(Counter::kMessagesAside);
   trace::count_alone(Counter::kMessagesAsideBytes, bytes);
   return true;
 }
 
 bool Endpoint::begin_stream(Sending& sending) {
-  void* ring = memory_.allocate(kRingBytes);
+  Transfer& transfer = transfer_of(sending.record);
+  void* ring = has_sharing(transfer) ? memory_.allocate(kRingBytes) : nullptr;
   if (ring == nullptr) {
     return false;
   }
-  Transfer& transfer = *sending.transfer;
   transfer.aside = memory_.offset_of(ring);
-  transfer.aside_bytes = kRingBytes;
-  transfer.reserved = 0;
-  transfer.written.store(0, std::memory_order_relaxed);
-  transfer.consumed.store(0, std::memory_order_relaxed);
+  sending.aside_bytes = kRingBytes;
+  Sharing& sharing = sharing_of(sending.record);
+  sharing.written.store(0, std::memory_order_relaxed);
+  sharing.consumed.store(0, std::memory_order_relaxed);
   transfer.state.store(TransferState::kStreaming, std::memory_order_relaxed);
   sending.streams = true;
   sending.next = streams_out_;
@@ -146,18 +136,18 @@ bool Endpoint::begin_stream(Sending& sending) {
 }
 
 bool Endpoint::move_stream(Sending& sending) {
-  Transfer& transfer = *sending.transfer;
-  const uint64_t consumed = transfer.consumed.load(std::memory_order_acquire);
+  Sharing& sharing = sharing_of(sending.record);
+  const uint64_t consumed = sharing.consumed.load(std::memory_order_acquire);
   bool moved = false;
   while (sending.streamed < sending.content.bytes && sending.streamed - consumed + kStreamStep <= kRingBytes) {
     const uint64_t left = sending.content.bytes - sending.streamed;
     const uint64_t step = left < kStreamStep ? left : kStreamStep;
     Walk from(sending.content);
     from.skip(sending.streamed);
-    Walk into({memory_.base() + transfer.aside + sending.streamed % kRingBytes, step, nullptr});
+    Walk into({memory_.base() + transfer_of(sending.record).aside + sending.streamed % kRingBytes, step, nullptr});
     copy(into, from, step);
     sending.streamed += step;
-    transfer.written.store(sending.streamed, std::memory_order_release);
+    sharing.written.store(sending.streamed, std::memory_order_release);
     moved = true;
   }
   if (moved) {
@@ -166,10 +156,13 @@ bool Endpoint::move_stream(Sending& sending) {
   return moved;
 }
 
-SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& content, bool synchronous, Sending*& sending) {
+SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
+                           Sending*& sending) {
   const Guard guard(*this);
-  trace::count_alone(Counter::kMessagesDirect);
-  trace::count_alone(Counter::kMessagesDirectBytes, content.bytes);
+  const bool synchronous = kind == SendKind::kSynchronous;
+  const bool collective = kind == SendKind::kCollective;
+  trace::count_alone(collective ? Counter::kMessagesCollective : Counter::kMessagesDirect);
+  trace::count_alone(collective ? Counter::kMessagesCollectiveBytes : Counter::kMessagesDirectBytes, content.bytes);
   if (content.bytes <= kInlineBytes && !synchronous) {
     if (!write_record(member, envelope, content)) {
       return SendOutcome::kNoMemory;
@@ -177,23 +170,25 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
     wake(member);
     return SendOutcome::kComplete;
   }
-  auto* transfer = static_cast<Transfer*>(memory_.allocate(sizeof(Transfer)));
-  if (transfer == nullptr) {
+  RecordHeader* record = nullptr;
+  if (!begin_record(member, envelope, transfer_payload(content.bytes), record)) {
     return SendOutcome::kNoMemory;
   }
   sending = take_from(free_sendings_);
   *sending = Sending{};
-  sending->transfer = transfer;
+  sending->record = record;
   sending->content = content;
   sending->synchronous = synchronous;
   sending->member = member;
-  transfer->bytes = content.bytes;
-  transfer->aside_bytes = 0;
-  transfer->shared.store(0, std::memory_order_relaxed);
+  Transfer& transfer = transfer_of(record);
+  transfer.bytes = content.bytes;
+  if (has_sharing(transfer)) {
+    sharing_of(record).shared.store(0, std::memory_order_relaxed);
+  }
   keep(layout_of(content));
   if (!offer(*sending)) {
     if (!synchronous && content.bytes <= kLargestPayload) {
-      release_transfer(transfer);
+      // What was begun is begun anew, as a record with the content.
       let_go(layout_of(content), memory_);
       give_to(free_sendings_, sending);
       sending = nullptr;
@@ -202,39 +197,60 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
       return written ? SendOutcome::kComplete : SendOutcome::kNoMemory;
     }
     if (set_aside(*sending)) {
-      transfer->state.store(TransferState::kAside, std::memory_order_relaxed);
+      transfer.state.store(TransferState::kAside, std::memory_order_relaxed);
     } else if (!begin_stream(*sending)) {
+      let_go(layout_of(content), memory_);
+      give_to(free_sendings_, sending);
       return SendOutcome::kNoMemory;
     }
   }
-  if (!write_note(member, envelope, *transfer)) {
-    return SendOutcome::kNoMemory;
-  }
+  ChannelWriter::keep(record);
+  writers_[member].publish(record, RecordKind::kTransfer);
   wake(member);
-  return is_finished_locked(sending) ? (sending = nullptr, SendOutcome::kComplete) : SendOutcome::kPending;
+  for (bool finished = is_finished_locked(sending);; finished = is_finished_locked(sending)) {
+    if (finished) {
+      sending = nullptr;
+      return SendOutcome::kComplete;
+    }
+    if (looks-- == 0 || threads_) {
+      return SendOutcome::kPending;
+    }
+    relax();
+  }
 }
 
-void Endpoint::release_transfer(Transfer* transfer) {
-  if (transfer->aside_bytes > 0) {
-    memory_.release(memory_.at<char>(transfer->aside), transfer->aside_bytes);
-    if (transfer->reserved != 0) {
-      node::release(*session_->ledger, *session_->self, static_cast<int64_t>(transfer->aside_bytes));
+/// Gives back what a send had that is over for both sides.
+void Endpoint::release(Sending* sending) {
+  if (sending->aside_bytes > 0) {
+    memory_.release(memory_.at<char>(transfer_of(sending->record).aside), sending->aside_bytes);
+    if (sending->reserved) {
+      node::release(*session_->ledger, *session_->self, static_cast<int64_t>(sending->aside_bytes));
     }
   }
-  memory_.release(transfer, sizeof(Transfer));
+  ChannelWriter::give_back(sending->record);
+  give_to(free_sendings_, sending);
+}
+
+/// Copies together with the receiver, if it asks for that.
+void Endpoint::help_receiver(Sending& sending) {
+  Sharing& sharing = sharing_of(sending.record);
+  if (sharing.shared.load(std::memory_order_acquire) == 0) {
+    return;
+  }
+  const auto* layout = sharing.target_layout != 0 ? memory_.at<Layout>(sharing.target_layout) : nullptr;
+  if (!sending.helped) {
+    sending.helped = true;
+    trace::count_alone(Counter::kMessagesHelped);
+  }
+  // The receiver alone says that it is done, so that it never looks at a record that was used again.
+  (void)copy_pieces(sharing, sending.content, {sharing.target, sharing.copied_bytes, layout});
 }
 
 bool Endpoint::is_finished_locked(Sending* sending) {
-  Transfer& transfer = *sending->transfer;
+  Transfer& transfer = transfer_of(sending->record);
   TransferState state = transfer.state.load(std::memory_order_acquire);
-  if (state == TransferState::kTaken && transfer.shared.load(std::memory_order_acquire) != 0) {
-    const auto* layout = transfer.target_layout != 0 ? memory_.at<Layout>(transfer.target_layout) : nullptr;
-    if (!sending->helped) {
-      sending->helped = true;
-      trace::count_alone(Counter::kMessagesHelped);
-    }
-    // The receiver alone says that it is done, so that it never looks at a transfer that was used again.
-    (void)copy_pieces(transfer, sending->content, {transfer.target, transfer.copied_bytes, layout});
+  if (state == TransferState::kTaken && has_sharing(transfer)) {
+    help_receiver(*sending);
     state = transfer.state.load(std::memory_order_acquire);
   }
   const bool leaves_aside = (state == TransferState::kAside || state == TransferState::kTakenAside) && !sending->synchronous;
@@ -252,13 +268,12 @@ bool Endpoint::is_finished_locked(Sending* sending) {
     }
     *link = sending->next;
   }
-  if (state == TransferState::kDone) {
-    release_transfer(&transfer);
-  } else {
-    left_.push(&transfer);
-  }
   let_go(layout_of(sending->content), memory_);
-  give_to(free_sendings_, sending);
+  if (state == TransferState::kDone) {
+    release(sending);
+  } else {
+    left_.push(sending);
+  }
   return true;
 }
 
@@ -271,17 +286,19 @@ void Endpoint::copy_aside(Sending* sending) {
   const Guard guard(*this);
   TransferState offered = TransferState::kOffered;
   if (sending->synchronous ||
-      !sending->transfer->state.compare_exchange_strong(offered, TransferState::kCopyingAside, std::memory_order_acq_rel)) {
+      !transfer_of(sending->record)
+           .state.compare_exchange_strong(offered, TransferState::kCopyingAside, std::memory_order_acq_rel)) {
     return;
   }
   const bool done = set_aside(*sending);
-  sending->transfer->state.store(done ? TransferState::kAside : TransferState::kOffered, std::memory_order_release);
+  transfer_of(sending->record).state.store(done ? TransferState::kAside : TransferState::kOffered, std::memory_order_release);
 }
 
 bool Endpoint::cancel(Sending* sending) {
   const Guard guard(*this);
   for (TransferState state : {TransferState::kOffered, TransferState::kAside}) {
-    if (sending->transfer->state.compare_exchange_strong(state, TransferState::kCancelled, std::memory_order_acq_rel)) {
+    if (transfer_of(sending->record)
+            .state.compare_exchange_strong(state, TransferState::kCancelled, std::memory_order_acq_rel)) {
       sending->cancelled = true;
       return true;
     }
@@ -289,15 +306,15 @@ bool Endpoint::cancel(Sending* sending) {
   return false;
 }
 
-/// Takes back transfers that their receivers have done with. Looks at a few in turn: there may be very many.
+/// Gives back what receivers have done with. Looks at a few in turn: there may be very many.
 void Endpoint::reap() {
   constexpr int kLooks = 4;
   for (int look = 0; look < kLooks && !left_.is_empty(); ++look) {
-    Transfer* transfer = left_.pop();
-    if (transfer->state.load(std::memory_order_acquire) == TransferState::kDone) {
-      release_transfer(transfer);
+    Sending* sending = left_.pop();
+    if (transfer_of(sending->record).state.load(std::memory_order_acquire) == TransferState::kDone) {
+      release(sending);
     } else {
-      left_.push(transfer);
+      left_.push(sending);
     }
   }
 }

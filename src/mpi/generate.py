@@ -1,9 +1,10 @@
 """Generates from functions.txt what would otherwise be written 700 times.
 
-usage: generate.py functions|forwarding functions.txt OUTPUT
+usage: generate.py functions|real|wrappers functions.txt OUTPUT
 
-functions     function_table.h: the list of names as a preprocessor macro, for the assembler and for C++
-forwarding    forwarding.inc: the types of all functions, and a wrapper for each that may block
+functions   function_table.h: the list of names as a preprocessor macro, for the assembler and for C++
+real        real_functions.inc: the MPI library's functions, with their types
+wrappers    wrappers.inc: a wrapper for each function that may block and is not written by hand
 """
 
 import re
@@ -24,6 +25,10 @@ class Function(NamedTuple):
             return []
         return [re.search(r"(\w+)(\[[^]]*\])*$", part.strip()).group(1) for part in self.parameters.split(",")]
 
+
+# Served by collectives.inc where messages are direct.
+DIRECT = {"Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall", "Alltoallv"}
+DIRECT |= {"Alltoallw", "Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"}
 
 STRAIGHT = {"frequent": "t", "collective": "t", "reduction": "t", "own-waiting": "w", "own-polling": "p", "own-direct": "d"}
 
@@ -68,12 +73,28 @@ def collective_body(function: Function, known: set[str]) -> list[str]:
     ]
 
 
+def direct_body(function: Function) -> list[str]:
+    arguments = ", ".join(function.argument_names)
+    lines = [
+        "  if (direct_on) {",
+        "    int error = MPI_SUCCESS;",
+        f"    if (direct_{function.name.removesuffix('_c')}({arguments}, error)) {{",
+        "      return error;",
+        "    }",
+    ]
+    if function.kind == "reduction":
+        lines.append("    show_unseen_collectives(comm);")
+    return [*lines, "  }"]
+
+
 def wrapper(index: int, function: Function, known: set[str]) -> str:
     arguments = ", ".join(function.argument_names)
     lines = ["template <int kProfiled>", f"{function.result} wrap_{function.name}({function.parameters}) {{"]
     lines.append("  if (is_inner(kProfiled, __builtin_return_address(0))) {")
     lines.append(f"    return real.{function.name}[kProfiled]({arguments});")
     lines.append("  }")
+    if function.name.removesuffix("_c") in DIRECT:
+        lines += direct_body(function)
     lines.append("  const InsideLibrary inside;")
     if function.kind in ("collective", "reduction"):
         lines += collective_body(function, known)
@@ -91,22 +112,26 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
     return "\n".join(lines)
 
 
-def forwarding(functions: list[Function]) -> str:
-    known = {function.name for function in functions}
+def real_functions(functions: list[Function]) -> str:
     served = [f for f in functions if f.kind != "forward" or f.name in used_by_hand(functions)]
     lines = ["// Generated from functions.txt; do not edit.", "struct RealFunctions {"]
     # [0] is the MPI_ name as the next library in line (a tool, or libmpi) defines it, [1] libmpi's PMPI_ name.
     lines += [f"  {f.result} (*{f.name}[2])({f.parameters});" for f in served]
     lines += ["};", "RealFunctions real;", ""]
+    lines.append("#define HEADROOM_SERVED_FUNCTIONS(X) \\")
+    lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f in served))
+    return "\n".join(lines) + "\n"
+
+
+def wrappers(functions: list[Function]) -> str:
+    known = {function.name for function in functions}
     wrapped = [
         (index, f)
         for index, f in enumerate(functions)
         if f.kind in ("blocking", "frequent", "collective", "reduction", "constructor")
     ]
+    lines = ["// Generated from functions.txt; do not edit."]
     lines += [wrapper(index, f, known) + "\n" for index, f in wrapped]
-    lines.append("#define HEADROOM_SERVED_FUNCTIONS(X) \\")
-    lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f in served))
-    lines.append("")
     lines.append("#define HEADROOM_WRAPPED_FUNCTIONS(X) \\")
     lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f.kind != "forward"))
     return "\n".join(lines) + "\n"
@@ -117,7 +142,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
     wanted = {"Comm_rank", "Comm_size", "Comm_group", "Group_translate_ranks", "Group_free", "Group_size", "Comm_test_inter"}
     wanted |= {"Comm_create_keyval", "Comm_set_attr", "Comm_get_attr", "Get_library_version", "Initialized"}
     wanted |= {"Isend", "Issend", "Irsend", "Irecv", "Isend_c", "Issend_c", "Irsend_c", "Irecv_c", "Imrecv", "Imrecv_c"}
-    wanted |= {"Isendrecv", "Type_size", "Comm_call_errhandler", "Add_error_class", "Allgather"}
+    wanted |= {"Isendrecv", "Type_size", "Reduce_local", "Comm_call_errhandler", "Add_error_class", "Allgather"}
     wanted |= {"Type_get_envelope", "Type_get_envelope_c", "Type_get_contents", "Type_create_keyval", "Type_set_attr"}
     wanted |= {
         "Type_get_attr",
@@ -140,8 +165,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
 def main() -> None:
     kind, source, output = sys.argv[1:4]
     functions = read_functions(source)
-    text = function_table(functions) if kind == "functions" else forwarding(functions)
-    Path(output).write_text(text)
+    Path(output).write_text({"functions": function_table, "real": real_functions, "wrappers": wrappers}[kind](functions))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,8 @@ struct CoreFunctions {
   NodePlace (*node_place)();
   bool (*waiters_may_sleep)();
   bool (*open_direct)(const int* members, int count);
+  bool (*reductions_direct)();
+  void (*count_direct_collective)();
   void (*use_direct)(bool on, bool refused);
   void (*wait_direct_begin)(void* place, void (*poke)());
   void (*wait_direct_pause)(void* place);

@@ -71,7 +71,7 @@ def test_errors_cancel_and_messages_to_oneself(mpi, ranks, tmp_path):
     run, count = messages(mpi, ranks, tmp_path, "errors", 1, memory="1G")
     assert count == ranks * (6 + 50)
     assert run.total("messages_direct") == count
-    assert run.total("helped_while_away") > 0  # a synchronous message to a rank that was in MPI_Barrier
+    assert run.total("helped_while_away") > 0  # a synchronous message to a rank that was in a collective of the library
 
 
 @EVERY_MPI

@@ -123,6 +123,35 @@ TEST_F(Channel, UsesTwoChunksWhileTheReaderKeepsUp) {
   EXPECT_EQ(2U, writer.chunks());
 }
 
+TEST_F(Channel, AMessageThatNobodyReceivesKeepsItsOwnChunkOnly) {
+  send(10, 0);
+  RecordHeader* const kept = receive(10, 0);
+  for (uint32_t number = 1; number < 20000; ++number) {
+    send(number % 4000, number);
+    ChannelReader::give_back(receive(number % 4000, number));
+  }
+  EXPECT_LE(writer.chunks(), 4U);
+  EXPECT_TRUE(is_filled(kept->payload(), 10, 0));
+}
+
+TEST_F(Channel, WhatTheWriterKeepsStaysToo) {
+  RecordHeader* const kept = writer.begin(30);
+  kept->bytes = 30;
+  memset(kept->payload(), 'k', 30);
+  ChannelWriter::keep(kept);
+  writer.publish(kept, RecordKind::kPayload);
+  RecordHeader* const there = reader.peek();
+  reader.advance(there);
+  ChannelReader::give_back(there);
+  for (uint32_t number = 1; number < 20000; ++number) {
+    send(number % 4000, number);
+    ChannelReader::give_back(receive(number % 4000, number));
+  }
+  EXPECT_EQ('k', kept->payload()[29]);
+  EXPECT_LE(writer.chunks(), 4U);
+  ChannelWriter::give_back(kept);
+}
+
 TEST_F(Channel, WhatIsKeptStaysWhateverComesAfter) {
   std::mt19937 random(9);
   std::deque<std::pair<RecordHeader*, uint32_t>> kept;

@@ -57,7 +57,8 @@ class Endpoints : public ::testing::Test {
   }
 
   SendOutcome send(int from, int32_t tag, std::vector<char>& content, bool synchronous, Sending*& sending) {
-    return ends[from]->send(1 - from, {9, from, tag}, {content.data(), content.size(), nullptr}, synchronous, sending);
+    return ends[from]->send(1 - from, {9, from, tag}, {content.data(), content.size(), nullptr},
+                            synchronous ? SendKind::kSynchronous : SendKind::kStandard, 0, sending);
   }
 
   int file = -1;

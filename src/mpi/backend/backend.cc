@@ -29,9 +29,14 @@
 namespace headroom::mpi {
 namespace {
 
+#include "real_functions.inc"
+
 const CoreFunctions* core = nullptr;
-bool direct_on = false;         // some messages do not enter the library (communicators.inc)
-bool nonblocking_form = false;  // agreed at MPI_Init
+bool direct_on = false;          // some messages do not enter the library (communicators.inc)
+bool nonblocking_form = false;   // agreed at MPI_Init, as is
+bool several_threads = false;    // MPI_THREAD_MULTIPLE
+bool library_counts = false;     // collectives (collectives.inc)
+bool reductions_direct = false;  // whether all reductions may be direct
 int form_key = MPI_KEYVAL_INVALID;
 
 // A variable of each thread's in the preloaded library, at the same distance from every thread's pointer.
@@ -62,6 +67,27 @@ bool is_inner_at_length(int profiled, const void* caller) {
   core->count_inner();
   return true;
 }
+
+/// Locks only where several threads may call MPI at once: an atomic operation waits until what was written before has reached
+/// the other processors' caches, which is half of what sending a short message costs.
+class LockAmongThreads {
+ public:
+  explicit LockAmongThreads(base::FutexLock& lock) : lock_(several_threads ? &lock : nullptr) {
+    if (lock_ != nullptr) {
+      lock_->lock();
+    }
+  }
+  ~LockAmongThreads() {
+    if (lock_ != nullptr) {
+      lock_->unlock();
+    }
+  }
+  LockAmongThreads(const LockAmongThreads&) = delete;
+  LockAmongThreads& operator=(const LockAmongThreads&) = delete;
+
+ private:
+  base::FutexLock* lock_;
+};
 
 /// While one lives, this thread is inside the library: what it allocates is the library's.
 class InsideLibrary {
@@ -131,13 +157,6 @@ int poll_until_done(Poll poll_library) {
   core->wait_end(wait);
   return error;
 }
-
-bool takes_nonblocking_form(MPI_Comm comm);
-bool is_exact_in_any_order(MPI_Op op, MPI_Datatype datatype);
-int finish_collective(MPI_Request& request);
-void note_constructor(int error, MPI_Comm parent, int constructor, MPI_Comm made);
-
-#include "forwarding.inc"
 
 void begin_datatypes();
 #include "communicators.inc"
@@ -215,6 +234,9 @@ bool is_exact_in_any_order(MPI_Op op, MPI_Datatype datatype) {
   return false;
 }
 
+#include "collectives.inc"
+#include "wrappers.inc"
+
 bool library_spins() {
   // Open MPI yields by itself where its launcher knows of more ranks than cores.
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
@@ -239,6 +261,7 @@ void agree_at_init() {
   real.Comm_rank[1](MPI_COMM_WORLD, &rank);
   real.Comm_size[1](MPI_COMM_WORLD, &size);
   const bool spins = library_spins();
+  library_counts = spins;  // both are so unless it is Open MPI
   core->after_init(rank, size, HEADROOM_ABI_NAME, spins);
   make_some_progress();
   int wanted = core->needs_nonblocking_form() ? 1 : 0;

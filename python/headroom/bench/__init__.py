@@ -1,0 +1,13 @@
+"""`headroom bench`: what Headroom gains and costs on this machine, measured side by side."""
+
+import click
+
+from headroom.bench.messages import messages
+
+
+@click.group()
+def bench() -> None:
+    """Measure with and without Headroom, side by side, on this machine."""
+
+
+bench.add_command(messages)

@@ -1,0 +1,149 @@
+"""`headroom bench messages`: what messages inside a node cost, with Headroom and with the MPI library's own ways.
+
+The program messages.c is compiled with the MPI that is measured, and run by turns: once for each setting that the library
+offers for the purpose, once more with the first of them (what differs between the two is noise), and under Headroom. Each
+figure is the median of the rounds; a ratio compares Headroom with the best setting for that very figure.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from headroom import launcher
+
+SOURCE = Path(__file__).parent / "messages.c"
+# Group of measurements: ranks, and what the program is asked for.
+GROUPS = {"pairs": 2, "strided": 2, "collectives": 2, "collectives of 4": 4, "transposition": 4, "crowd": 8}
+# The libraries' settings: one copy by the kernel, and for more ranks than cores, giving the processor away.
+SINGLE_COPY = {"mpich": [{}, {"MPIR_CVAR_CH4_CMA_ENABLE": "1"}], "openmpi": [{}]}
+CROWDED = {
+    "mpich": [{}, {"MPIR_CVAR_POLLS_BEFORE_YIELD": "0"}, {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}],
+    "openmpi": [{}, {"OMPI_MCA_mpi_yield_when_idle": "1"}],
+}
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+Figures = dict[tuple[str, int], float]
+
+
+class Row(NamedTuple):
+    mpi: str
+    ranks: int
+    what: str
+    bytes: int
+    library: float  # microseconds, with the best setting
+    headroom: float
+    ratio: float
+    noise: float  # the first setting against itself
+    others: dict[str, float]  # of --compare
+
+
+def size_name(count: int) -> str:
+    for unit, letter in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count // unit} {letter}"
+    return f"{count} B"
+
+
+def compile_program(prefix: Path, folder: Path) -> Path:
+    compiler, program = prefix / "bin/mpicc", folder / f"messages-{len(list(folder.iterdir()))}"
+    if not compiler.exists():
+        raise click.ClickException(f"{compiler} is not there: --mpi names a folder with bin/mpicc and bin/mpiexec")
+    done = subprocess.run([compiler, "-O2", "-o", program, SOURCE], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise click.ClickException(f"{compiler} failed (is a C compiler installed?):\n{done.stderr}")
+    return program
+
+
+def run_program(command: list, setting: dict[str, str]) -> Figures:
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=dict(os.environ) | setting)
+    if done.returncode != 0:
+        raise click.ClickException(f"{' '.join(words)} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+    figures = {}
+    for line in done.stdout.splitlines():
+        fields = line.split("\t")
+        if len(fields) == 3:
+            figures[fields[0], int(fields[1])] = float(fields[2])
+    return figures
+
+
+def medians(runs: list[Figures]) -> Figures:
+    return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+
+
+def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[Path]) -> list[Row]:
+    ranks = GROUPS[group]
+    found = launcher.find(str(program))
+    crowded = ranks > len(os.sched_getaffinity(0))
+    settings = (CROWDED if crowded else SINGLE_COPY)[found.kind]
+    start, what = [*found.command, "-n", ranks], group.split()[0]
+    under = [*start, sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--reductions", "direct"]
+    sides = [([*start, program, what], setting) for setting in (*settings, settings[0])]
+    sides.append(([*under, program, what], {}))
+    sides += [([other / "bin/mpiexec", "-n", ranks, program, what], {}) for other in compare]
+    runs: list[list[Figures]] = [[] for _ in sides]
+    label = f"measuring {prefix.name}, {group}"
+    with click.progressbar(length=rounds * len(sides), label=label, file=sys.stderr) as bar:
+        for _ in range(rounds):
+            for taken, (command, setting) in zip(runs, sides, strict=True):
+                taken.append(run_program(command, found.environment | setting))
+                bar.update(1)
+    figures = [medians(taken) for taken in runs]
+    plain, again, direct = figures[: len(settings)], figures[len(settings)], figures[len(settings) + 1]
+    rows = []
+    for key, under_headroom in direct.items():
+        best = min(side[key] for side in plain)
+        others = {path.name: side[key] for path, side in zip(compare, figures[len(settings) + 2 :], strict=True)}
+        noise = again[key] / plain[0][key]
+        rows.append(Row(prefix.name, ranks, *key, best, under_headroom, best / under_headroom, noise, others))
+    return rows
+
+
+def show(rows: list[Row]) -> None:
+    head = f"{'':<30} {'size':>9} {'library':>12} {'Headroom':>12} {'ratio':>7} {'noise':>7}"
+    names = list(rows[0].others)
+    click.echo(f"\n{rows[0].mpi}, {rows[0].ranks} ranks on {len(os.sched_getaffinity(0))} cores")
+    click.echo(head + "".join(f" {name[:12]:>12}" for name in names))
+    for row in rows:
+        size = size_name(row.bytes) if row.bytes else ""
+        others = "".join(f" {row.others[name]:>9.2f} us" for name in names)
+        times = f"{row.library:>9.2f} us {row.headroom:>9.2f} us"
+        click.echo(f"{row.what:<30} {size:>9} {times} {row.ratio:>7.2f} {row.noise:>7.2f}{others}")
+
+
+def default_prefix() -> Path:
+    compiler = shutil.which("mpicc")
+    if compiler is None:
+        raise click.ClickException("no mpicc in PATH; name an MPI with --mpi FOLDER (it has bin/mpicc and bin/mpiexec)")
+    return Path(compiler).parent.parent
+
+
+@click.command()
+@click.option("--mpi", "prefixes", multiple=True, type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
+@click.option("--compare", multiple=True, type=FOLDER, help="an MPI that runs the same program: a column of its own")
+@click.option("--group", "groups", multiple=True, type=click.Choice(list(GROUPS)), help="what to measure (default: all)")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1), help="how often each side runs")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="file that takes all figures")
+def messages(prefixes, compare, groups, rounds, json_file) -> None:
+    """Messages and collectives inside a node: the MPI library's best setting against Headroom.
+
+    Times are medians in microseconds an operation; a ratio above 1 means that Headroom is faster; "noise" is the library
+    against itself. Sums are folded directly under Headroom (--reductions direct).
+    """
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for prefix in prefixes or [default_prefix()]:
+            program = compile_program(prefix.absolute(), Path(folder))
+            for group in groups or GROUPS:
+                found = measure(prefix.absolute(), group, program, rounds, list(compare))
+                show(found)
+                rows += found
+    if json_file:
+        json_file.write_text(json.dumps([row._asdict() for row in rows], indent=2) + "\n")
