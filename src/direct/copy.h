@@ -8,7 +8,7 @@ namespace headroom::direct {
 
 /// From here on a copy goes past the cache: the receiver could not use it from there anyway, and no line is read to be
 /// overwritten.
-inline constexpr uint64_t kPastCache = 2 << 20;
+inline constexpr uint64_t kPastCache = 64 << 20;
 
 /// Copies with non-temporal stores where the processor has them.
 void copy_past_cache(char* to, const char* from, uint64_t bytes);

@@ -71,6 +71,7 @@ void* MessageMemory::allocate(uint64_t bytes) {
   const base::LockHolder hold(lock_);
   if (FreePiece* piece = free_[size]) {
     free_[size] = piece->next;
+    kept_bytes_ -= piece->kept_bytes;
     return piece;
   }
   const uint64_t piece_bytes = bytes_of(size);
@@ -84,20 +85,27 @@ void* MessageMemory::allocate(uint64_t bytes) {
   used_bytes_ += cut;
   for (uint64_t at = begin + cut - piece_bytes; at > begin; at -= piece_bytes) {
     auto* rest = reinterpret_cast<FreePiece*>(base_ + at);
-    rest->next = free_[size];
+    *rest = {free_[size], 0};
     free_[size] = rest;
   }
   return base_ + begin;
 }
 
-void MessageMemory::release(void* piece, uint64_t bytes) {
+void MessageMemory::release(void* piece, uint64_t bytes, bool may_keep) {
   const int size = size_class(bytes);
-  if (bytes_of(size) >= kLargePiece) {
-    (void)system_call(SYS_fallocate, file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset_of(piece), bytes_of(size));
-  }
+  const uint64_t piece_bytes = bytes_of(size);
   const base::LockHolder hold(lock_);
+  uint64_t kept = 0;
+  if (piece_bytes >= kLargePiece) {
+    if (may_keep && kept_bytes_ + piece_bytes <= kMostKept) {
+      kept = piece_bytes;
+      kept_bytes_ += kept;
+    } else {
+      (void)system_call(SYS_fallocate, file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset_of(piece), piece_bytes);
+    }
+  }
   auto* freed = static_cast<FreePiece*>(piece);
-  freed->next = free_[size];
+  *freed = {free_[size], kept};
   free_[size] = freed;
 }
 

@@ -43,16 +43,18 @@ class MessageMemory {
 
   /// A piece of at least `bytes` (a power of two is not exceeded), aligned to its size; nullptr if the area is full.
   void* allocate(uint64_t bytes);
-  /// Gives a piece back. Large ones return their memory to the system.
-  void release(void* piece, uint64_t bytes);
+  /// Gives a piece back. Large ones return their memory to the system, unless they may be kept for the next.
+  void release(void* piece, uint64_t bytes, bool may_keep = false);
 
   [[nodiscard]] uint64_t used_bytes() const { return used_bytes_; }
 
   static constexpr uint64_t kRootBytes = 64 << 10;
+  static constexpr uint64_t kMostKept = 4 << 20;
 
  private:
   struct FreePiece {
     FreePiece* next;
+    uint64_t kept_bytes;  // that still have memory, of a large piece
   };
 
   char* base_ = nullptr;
@@ -60,6 +62,7 @@ class MessageMemory {
   uint64_t next_ = 0;  // offset of what was never allocated
   uint64_t end_ = 0;
   uint64_t used_bytes_ = 0;
+  uint64_t kept_bytes_ = 0;
   FreePiece* free_[kSizes] = {};
   base::FutexLock lock_;
 };

@@ -6,6 +6,7 @@
 #include "direct/copy.h"
 #include "direct/endpoint.h"
 #include "pager/pager.h"
+#include "sched/scheduler.h"
 #include "trace/counters.h"
 
 namespace headroom::direct {
@@ -14,6 +15,8 @@ namespace {
 using trace::Counter;
 
 constexpr uint64_t kPrefetchBytes = 1024;
+constexpr int kLooks = 400;
+constexpr int kLooksOfMany = 10;  // so many between yields where the sender may be waiting for this processor
 
 /// Spins until `done`; the other side is at work, unless it has no processor.
 template <typename Done>
@@ -162,7 +165,7 @@ void Endpoint::take_payload(RecordHeader* record, uint64_t bytes, const Content&
 
 /// Looks for a message where it is most likely: next in the channel from `member`, asked for by nobody else.
 bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& into, NextMessage& got) {
-  constexpr int kLooks = 400;
+  const bool many = sched::waiters_may_sleep();
   if (threads_ || is_away() || posted_.count() != 0 || unexpected_.count() != 0) {
     return false;
   }
@@ -173,6 +176,9 @@ bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& i
   for (int look = 0; look < kLooks; ++look) {
     RecordHeader* record = reader.peek();
     if (record == nullptr) {
+      if (many && look % kLooksOfMany == kLooksOfMany - 1) {
+        (void)sched_yield();
+      }
       continue;
     }
     if (record->context != wanted.context || record->source != wanted.source ||

@@ -170,6 +170,9 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
     wake(member);
     return SendOutcome::kComplete;
   }
+  if (!left_.is_empty()) {
+    reap();  // a program that never waits makes no progress otherwise
+  }
   RecordHeader* record = nullptr;
   if (!begin_record(member, envelope, transfer_payload(content.bytes), record)) {
     return SendOutcome::kNoMemory;
@@ -222,7 +225,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
 /// Gives back what a send had that is over for both sides.
 void Endpoint::release(Sending* sending) {
   if (sending->aside_bytes > 0) {
-    memory_.release(memory_.at<char>(transfer_of(sending->record).aside), sending->aside_bytes);
+    memory_.release(memory_.at<char>(transfer_of(sending->record).aside), sending->aside_bytes, !pager::is_armed());
     if (sending->reserved) {
       node::release(*session_->ledger, *session_->self, static_cast<int64_t>(sending->aside_bytes));
     }

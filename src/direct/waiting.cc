@@ -10,7 +10,7 @@
 namespace headroom::direct {
 namespace {
 
-constexpr uint32_t kSpins = 40;  // about a microsecond
+constexpr uint32_t kSpins = 10;  // less than a microsecond
 constexpr uint32_t kYields = 24;
 constexpr uint32_t kEager = 400;
 constexpr uint32_t kFirstPoke = 64;
