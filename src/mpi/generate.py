@@ -82,8 +82,9 @@ def direct_body(function: Function) -> list[str]:
         "      return error;",
         "    }",
     ]
-    if function.kind == "reduction":
-        lines.append("    show_unseen_collectives(comm);")
+    unseen = {"Allreduce": "unseen_allreduces", "Reduce": "unseen_trees"}.get(function.name.removesuffix("_c"))
+    if unseen:
+        lines.append(f"    show_unseen(comm, &Communicator::{unseen});")
     return [*lines, "  }"]
 
 
