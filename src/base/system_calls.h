@@ -118,13 +118,24 @@ class FutexLock {
 
 class LockHolder {
  public:
-  explicit LockHolder(FutexLock& lock) : lock_(lock) { lock_.lock(); }
-  ~LockHolder() { lock_.unlock(); }
+  explicit LockHolder(FutexLock& lock) : LockHolder(lock, true) {}
+  /// Locks only if `wanted`.
+  LockHolder(FutexLock& lock, bool wanted) : lock_(lock), locked_(wanted) {
+    if (locked_) {
+      lock_.lock();
+    }
+  }
+  ~LockHolder() {
+    if (locked_) {
+      lock_.unlock();
+    }
+  }
   LockHolder(const LockHolder&) = delete;
   LockHolder& operator=(const LockHolder&) = delete;
 
  private:
   FutexLock& lock_;
+  const bool locked_;
 };
 
 }  // namespace headroom::base

@@ -163,20 +163,8 @@ class Endpoint {
   bool is_drained();
 
  private:
-  struct Guard {
-    explicit Guard(Endpoint& endpoint) : lock(endpoint.threads_ || endpoint.is_away() ? &endpoint.lock_ : nullptr) {
-      if (lock != nullptr) {
-        lock->lock();
-      }
-    }
-    ~Guard() {
-      if (lock != nullptr) {
-        lock->unlock();
-      }
-    }
-    Guard(const Guard&) = delete;
-    Guard& operator=(const Guard&) = delete;
-    base::FutexLock* lock;
+  struct Guard : base::LockHolder {
+    explicit Guard(Endpoint& endpoint) : LockHolder(endpoint.lock_, endpoint.threads_ || endpoint.is_away()) {}
   };
 
   // away.cc

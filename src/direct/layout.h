@@ -80,7 +80,7 @@ struct Content {
   char* address;
   uint64_t bytes;
   const Layout* layout;
-  const Combine* combine = nullptr;  // of a receive without a layout, of at most kLargestCombined bytes (transfer.h)
+  const Combine* combine = nullptr;  // of a receive without a layout that is too short to stream (kSharedFrom, transfer.h)
 };
 
 /// The lowest address of the content, and how far it reaches.

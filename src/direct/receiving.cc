@@ -217,13 +217,6 @@ bool Endpoint::move_stream(Receiving& receiving) {
   if (receiving.streamed == written) {
     return false;
   }
-  if (receiving.into.combine != nullptr) {
-    if (written < transfer.bytes) {
-      return false;
-    }
-    receiving.into.combine->apply(*receiving.into.combine, memory_.at<char>(transfer.aside), receiving.into.address, written);
-    receiving.streamed = written;
-  }
   while (receiving.streamed < written) {
     const uint64_t in_ring = receiving.streamed % kRingBytes;
     uint64_t step = written - receiving.streamed;

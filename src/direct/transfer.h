@@ -76,8 +76,6 @@ inline uint64_t transfer_payload(uint64_t bytes) { return sizeof(Transfer) + (by
 
 /// The ring of a stream.
 inline constexpr uint64_t kRingBytes = 1 << 20;
-/// What arrives in a ring is combined when all of it is there.
-inline constexpr uint64_t kLargestCombined = kRingBytes;
 
 /// Copies pieces until none is left to claim; true to whoever ends last.
 bool copy_pieces(Sharing& sharing, const Content& from, const Content& to);

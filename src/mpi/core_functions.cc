@@ -264,7 +264,9 @@ const CoreFunctions kCore = {
     sched::waiters_may_sleep,
     [](const int* members, int count) { return direct::endpoint().open(pager::session(), members, count); },
     [] { return base::settings().reductions == base::ReductionsChoice::kDirect; },
-    [] { trace::count_alone(trace::Counter::kCollectivesDirect); },
+    [](bool alone) {
+      alone ? trace::count_alone(trace::Counter::kCollectivesDirect) : trace::count(trace::Counter::kCollectivesDirect);
+    },
     use_direct,
     [](void* place, void (*poke)()) { new (place) direct::Waiting(poke); },
     [](void* place) { static_cast<direct::Waiting*>(place)->pause(); },

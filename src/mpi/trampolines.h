@@ -62,7 +62,7 @@ struct CoreFunctions {
   bool (*waiters_may_sleep)();
   bool (*open_direct)(const int* members, int count);
   bool (*reductions_direct)();
-  void (*count_direct_collective)();
+  void (*count_direct_collective)(bool alone);
   void (*use_direct)(bool on, bool refused);
   void (*wait_direct_begin)(void* place, void (*poke)());
   void (*wait_direct_pause)(void* place);

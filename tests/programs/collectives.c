@@ -177,6 +177,27 @@ static void all_to_all(int count, int step) {
   served += 2 * (3 + 2);
 }
 
+/* Rank 0 sends one integer to the last; all other parts have no elements, and no datatype. */
+static void parts_without_datatype(void) {
+  int out[64], in[64], places[64];
+  MPI_Datatype out_types[64], in_types[64];
+  for (int r = 0; r < size; ++r) {
+    out[r] = rank == 0 && r == size - 1;
+    in[r] = r == 0 && rank == size - 1;
+    out_types[r] = out[r] ? MPI_INT : MPI_DATATYPE_NULL;
+    in_types[r] = in[r] ? MPI_INT : MPI_DATATYPE_NULL;
+    places[r] = 0;
+  }
+  doing = "MPI_Alltoallw without datatypes";
+  int number = value(0, 1, 5), got = -1;
+  MPI_Alltoallw(&number, out, places, out_types, &got, in, places, in_types, comm);
+  const int expected = rank == size - 1 ? number : -1;
+  if (got != expected) {
+    fail(1, 0, got, expected);
+  }
+  ++served;
+}
+
 /* Composition of x -> a x + b, which is associative and not commutative: pairs (a, b). */
 static void compose(void* in, void* inout, int* count, MPI_Datatype* datatype) {
   (void)datatype;
@@ -337,6 +358,7 @@ int main(int argc, char** argv) {
         }
         MPI_Barrier(comm);
         ++served;
+        parts_without_datatype();
         reductions(SUM, MPI_UNSIGNED, MPI_SUM, counts[index]);
         reductions(LARGEST, MPI_UNSIGNED, MPI_MAX, counts[index]);
         reductions(COMPOSED, pair, composition, counts[index]);

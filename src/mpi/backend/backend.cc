@@ -70,23 +70,8 @@ bool is_inner_at_length(int profiled, const void* caller) {
 
 /// Locks only where several threads may call MPI at once: an atomic operation waits until what was written before has reached
 /// the other processors' caches, which is half of what sending a short message costs.
-class LockAmongThreads {
- public:
-  explicit LockAmongThreads(base::FutexLock& lock) : lock_(several_threads ? &lock : nullptr) {
-    if (lock_ != nullptr) {
-      lock_->lock();
-    }
-  }
-  ~LockAmongThreads() {
-    if (lock_ != nullptr) {
-      lock_->unlock();
-    }
-  }
-  LockAmongThreads(const LockAmongThreads&) = delete;
-  LockAmongThreads& operator=(const LockAmongThreads&) = delete;
-
- private:
-  base::FutexLock* lock_;
+struct LockAmongThreads : base::LockHolder {
+  explicit LockAmongThreads(base::FutexLock& lock) : LockHolder(lock, several_threads) {}
 };
 
 /// While one lives, this thread is inside the library: what it allocates is the library's.
