@@ -30,7 +30,7 @@ struct Extent {
 Extent* extents = nullptr;
 uint32_t* extent_at = nullptr;  // page -> extent, at both ends of each
 uint16_t* block_users = nullptr;
-uint32_t bins[kBins];
+uint32_t bins[2][kBins];  // of those that are not kept and of those that are
 uint32_t unused_entries = kNone;
 uint32_t next_entry = 1;
 uint64_t end_page = 0;  // pages of the partition that extents cover
@@ -59,9 +59,11 @@ void place(uint32_t entry, uint64_t first, uint64_t pages) {
   extent_at[first + pages - 1] = entry;
 }
 
+uint32_t& bin_for(const Extent& extent) { return bins[extent.kept ? 1 : 0][bin_of(extent.pages)]; }
+
 void bin_insert(uint32_t entry) {
   Extent& extent = extents[entry];
-  uint32_t& head = bins[bin_of(extent.pages)];
+  uint32_t& head = bin_for(extent);
   extent.used = false;
   extent.previous = kNone;
   extent.next = head;
@@ -73,7 +75,7 @@ void bin_insert(uint32_t entry) {
 
 void bin_remove(uint32_t entry) {
   const Extent& extent = extents[entry];
-  (extent.previous != kNone ? extents[extent.previous].next : bins[bin_of(extent.pages)]) = extent.next;
+  (extent.previous != kNone ? extents[extent.previous].next : bin_for(extent)) = extent.next;
   if (extent.next != kNone) {
     extents[extent.next].previous = extent.previous;
   }
@@ -120,48 +122,51 @@ void remove_users(uint64_t first, uint64_t pages) {
   }
 }
 
-/// Enters a kept extent. Kept extents are not merged: a block that two of them share has two users, one for each.
-void insert_kept(uint64_t first, uint64_t pages) {
-  const uint32_t entry = new_entry();
-  if (entry == kNone) {
-    remove_users(first, pages);
+/// If a free extent of that kind begins or ends at `page`, takes it out and extends [first, first + pages) by it.
+void merge_neighbour(uint64_t page, bool kept, uint64_t& first, uint64_t& pages) {
+  const uint32_t entry = extent_at[page];
+  if (entry == kNone || extents[entry].used || extents[entry].kept != kept) {
     return;
   }
-  extents[entry].kept = true;
-  place(entry, first, pages);
-  bin_insert(entry);
-  kept_bytes += pages * kPageBytes;
+  const Extent neighbour = extents[entry];
+  bin_remove(entry);
+  clear_ends(neighbour);
+  forget_entry(entry);
+  const uint64_t border = neighbour.first < first ? first : neighbour.first;
+  if (kept && border % kBlockPages != 0) {
+    --block_users[border / kBlockPages];  // both had the block that they share
+  }
+  first = neighbour.first < first ? neighbour.first : first;
+  pages += neighbour.pages;
 }
 
-/// Enters a free extent that is neither populated nor claimed, merged with its neighbours of this kind.
-void insert_free(uint64_t first, uint64_t pages) {
+/// Enters a free extent, merged with its neighbours of its kind: either `kept`, or neither populated nor claimed.
+void insert(uint64_t first, uint64_t pages, bool kept) {
   if (first > 0) {
-    const uint32_t before = extent_at[first - 1];
-    if (before != kNone && !extents[before].used && !extents[before].kept) {
-      bin_remove(before);
-      clear_ends(extents[before]);
-      first = extents[before].first;
-      pages += extents[before].pages;
-      forget_entry(before);
-    }
+    merge_neighbour(first - 1, kept, first, pages);
   }
   if (first + pages < end_page) {
-    const uint32_t after = extent_at[first + pages];
-    if (after != kNone && !extents[after].used && !extents[after].kept) {
-      bin_remove(after);
-      clear_ends(extents[after]);
-      pages += extents[after].pages;
-      forget_entry(after);
-    }
+    merge_neighbour(first + pages, kept, first, pages);
   }
   const uint32_t entry = new_entry();
   if (entry == kNone) {
+    if (kept) {
+      kept_bytes -= pages * kPageBytes;
+      remove_users(first, pages);
+    }
     return;  // the addresses are lost, nothing else
   }
-  extents[entry].kept = false;
+  extents[entry].kept = kept;
   place(entry, first, pages);
   bin_insert(entry);
 }
+
+void insert_kept(uint64_t first, uint64_t pages) {
+  kept_bytes += pages * kPageBytes;
+  insert(first, pages, true);
+}
+
+void insert_free(uint64_t first, uint64_t pages) { insert(first, pages, false); }
 
 uint64_t aligned_first(const Extent& extent, uint64_t alignment_pages) {
   return (extent.first + alignment_pages - 1) / alignment_pages * alignment_pages;
@@ -172,24 +177,25 @@ bool fits(const Extent& extent, uint64_t pages, uint64_t alignment_pages) {
   return first - extent.first + pages <= extent.pages;
 }
 
-uint32_t find_free(uint64_t pages, uint64_t alignment_pages) {
+/// The smallest of those looked at, of the smallest size that has any that fits.
+uint32_t find_in(const uint32_t* bins_of_kind, uint64_t pages, uint64_t alignment_pages) {
   uint32_t best = kNone;
-  for (int bin = bin_of(pages); bin < kBins; ++bin) {
+  for (int bin = bin_of(pages); bin < kBins && best == kNone; ++bin) {
     int looked_at = 0;
-    for (uint32_t entry = bins[bin]; entry != kNone && looked_at < 64; entry = extents[entry].next, ++looked_at) {
+    for (uint32_t entry = bins_of_kind[bin]; entry != kNone && looked_at < 64; entry = extents[entry].next, ++looked_at) {
       const Extent& extent = extents[entry];
-      if (!fits(extent, pages, alignment_pages)) {
-        continue;
+      if (fits(extent, pages, alignment_pages) && (best == kNone || extent.pages < extents[best].pages)) {
+        best = entry;
       }
-      const bool better = best == kNone || extent.kept > extents[best].kept ||
-                          (extent.kept == extents[best].kept && extent.pages < extents[best].pages);
-      best = better ? entry : best;
-    }
-    if (best != kNone) {
-      return best;
     }
   }
-  return kNone;
+  return best;
+}
+
+/// One that is populated already, if there is any.
+uint32_t find_free(uint64_t pages, uint64_t alignment_pages) {
+  const uint32_t kept = kept_bytes > 0 ? find_in(bins[1], pages, alignment_pages) : kNone;
+  return kept != kNone ? kept : find_in(bins[0], pages, alignment_pages);
 }
 
 /// Extends the partition by a free extent of at least `pages` at its end.
@@ -431,19 +437,15 @@ void trim_kept_extents() {
     return;
   }
   kept_bytes = 0;
-  for (uint32_t& head : bins) {
-    for (uint32_t entry = head; entry != kNone;) {
+  for (uint32_t& head : bins[1]) {
+    while (head != kNone) {
+      const uint32_t entry = head;
       const Extent extent = extents[entry];
-      if (extent.kept) {
-        bin_remove(entry);
-        clear_ends(extent);
-        forget_entry(entry);
-        remove_users(extent.first, extent.pages);
-        insert_free(extent.first, extent.pages);
-        entry = head;  // the list has changed
-        continue;
-      }
-      entry = extent.next;
+      bin_remove(entry);
+      clear_ends(extent);
+      forget_entry(entry);
+      remove_users(extent.first, extent.pages);
+      insert_free(extent.first, extent.pages);
     }
   }
 }
