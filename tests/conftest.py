@@ -86,15 +86,16 @@ def within(budget: int) -> int:
 class Run:
     """A finished run under Headroom."""
 
-    def __init__(self, done: subprocess.CompletedProcess, report: dict, kernel: KernelWatch):
+    def __init__(self, done: subprocess.CompletedProcess, reports: list[dict], kernel: KernelWatch):
         self.status = done.returncode
         self.output = done.stdout
         self.errors = done.stderr
-        self.report = report
+        self.report = reports[0] if reports else {}
+        self.reports = reports  # one a node
         self.kernel = kernel
 
     def total(self, counter: str) -> int:
-        return self.report["total"][counter]
+        return sum(report["total"][counter] for report in self.reports)
 
     @property
     def footprint(self) -> int:
@@ -130,6 +131,29 @@ def plain_run(command: list, timeout: int = 120, env: dict | None = None) -> sub
     return subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=env or environment(), check=False)
 
 
+# Makes ranks of one machine those of several nodes: rank r is on node r % NODES. Each node has a session and reports of its own.
+_ON_NODES = """
+rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK} size=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}
+node=$((rank % NODES)) here=$(((size - node + NODES - 1) / NODES))
+export HEADROOM_JOB=$HEADROOM_JOB-$node MPI_LOCALNRANKS=$here OMPI_COMM_WORLD_LOCAL_SIZE=$here
+left=$#
+while [ $left -gt 0 ]; do
+  word=$1
+  [ "$previous" != --json ] || [ $node = 0 ] || word=$word.$node
+  previous=$1
+  shift
+  set -- "$@" "$word"
+  left=$((left - 1))
+done
+exec "$@"
+"""
+
+
+def on_nodes(count: int) -> list[str]:
+    """A command that starts `headroom run` as on one of `count` nodes; comes after the launcher."""
+    return ["env", f"NODES={count}", f"HEADROOM_JOB=emulated-{time.monotonic_ns()}", "sh", "-c", _ON_NODES, "sh"]
+
+
 def headroom_run(
     command: list, tmp_path: Path, before: list = (), timeout: int = 200, env: dict | None = None, **settings
 ) -> Run:
@@ -140,8 +164,8 @@ def headroom_run(
     # A launcher reads options of ours that look like its own only if nothing separates them; -n comes before.
     with KernelWatch() as kernel:
         done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=env or environment(), check=False)
-    figures = json.loads(report.read_text()) if report.exists() else {}
-    return Run(done, figures, kernel)
+    written = sorted(report.parent.glob(f"{report.name}*"), key=lambda path: len(path.name))
+    return Run(done, [json.loads(path.read_text()) for path in written], kernel)
 
 
 @pytest.fixture(params=WHEELS, ids=lambda mpi: mpi.name)

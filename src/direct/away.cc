@@ -3,6 +3,7 @@
 // through a ring. Its own thread cannot do that, so a thread of Headroom's does, for as long as the call lasts and only when it
 // is rung by somebody who has waited a while. Outside such calls it touches nothing.
 #include "direct/endpoint.h"
+#include "pager/pager.h"
 #include "pager/thread.h"
 #include "trace/counters.h"
 
@@ -16,6 +17,7 @@ void Endpoint::go_away() {
     has_helper_.store(false);
     return;
   }
+  own_root().asks_later.store(asking_ > 0, std::memory_order_relaxed);
   own_root().away.fetch_add(1, std::memory_order_release);
 }
 
@@ -31,10 +33,51 @@ void Endpoint::come_back() {
 void Endpoint::ring_away() {
   for (int index = 0; index < reading_count_ + writing_count_; ++index) {
     const int member = index < reading_count_ ? reading_[index] : writing_[index - reading_count_];
-    Root& root = *memory_.root<Root>(member);
+    Root& root = root_of(member);
     if (member != session_->index && root.away.load(std::memory_order_relaxed) != 0 &&
         root.away_bell.exchange(1, std::memory_order_acq_rel) == 0) {
       base::futex_wake(&root.away_bell, 1, true);
+    }
+  }
+}
+
+/// A message for a receive that the program's thread must be asked about: its sender need not wait for that.
+void Endpoint::acknowledge(RecordHeader* record, int member) {
+  if (ChannelReader::kind_of(*record) != RecordKind::kTransfer || member == session_->index) {
+    return;
+  }
+  Transfer& transfer = transfer_of(record);
+  TransferState aside = TransferState::kAside;
+  if (!transfer.state.compare_exchange_strong(aside, TransferState::kAcknowledged, std::memory_order_acq_rel)) {
+    TransferState offered = TransferState::kOffered;
+    void* piece = memory_.allocate(transfer.bytes);
+    if (piece == nullptr) {
+      return;
+    }
+    if (!transfer.state.compare_exchange_strong(offered, TransferState::kTaken, std::memory_order_acq_rel)) {
+      memory_.release(piece, transfer.bytes);
+      return;
+    }
+    const Way way = transfer.attached != 0 ? Way{Reach::kFromOther, pid_of(member)} : Way{};
+    Walk from({transfer.address, transfer.bytes, transfer.layout != 0 ? memory_.at<Layout>(transfer.layout) : nullptr});
+    Walk into({static_cast<char*>(piece), transfer.bytes, nullptr});
+    if (!copy(into, from, transfer.bytes, way)) {
+      report_lost(member);
+    }
+    node::take(*session_->ledger, *session_->self,
+               static_cast<int64_t>(transfer.bytes));  // whatever the budget: nobody may hang
+    transfer.aside = memory_.offset_of(piece);
+    transfer.state.store(TransferState::kAcknowledged, std::memory_order_release);
+  }
+  wake(member);
+}
+
+/// Those that could not be acknowledged when they came.
+void Endpoint::acknowledge_all() {
+  auto* message = static_cast<Message*>(unasked_ ? unexpected_.first() : nullptr);
+  for (; message != nullptr; message = static_cast<Message*>(message->arrival.next)) {
+    if (posted_.find(message->envelope) != nullptr) {
+      acknowledge(message->record, message->member);
     }
   }
 }
@@ -49,7 +92,10 @@ void* Endpoint::help(void* endpoint) {
     const base::LockHolder lock(self.lock_);
     if (self.is_away()) {
       trace::count(trace::Counter::kHelpedWhileAway);
+      self.helping_ = true;
       (void)self.progress_locked();
+      self.acknowledge_all();
+      self.helping_ = false;
     }
   }
   return nullptr;

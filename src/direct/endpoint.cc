@@ -28,12 +28,16 @@ bool Endpoint::open(const node::Session& session, const int* members, int count)
       return false;
     }
   }
+  own_root().own_address.store(reinterpret_cast<uint64_t>(&own_root()), std::memory_order_relaxed);
+  if (base::settings().attach != base::AttachChoice::kOff) {
+    allow_attaching();
+  }
   open_ = true;
   return true;
 }
 
 void Endpoint::wake(int member) {
-  Root& root = *memory_.root<Root>(member);
+  Root& root = root_of(member);
   if (sched::waiters_may_sleep()) {
     // What was published comes before the look at whether anybody sleeps; the other side does it the other way round.
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -56,8 +60,9 @@ bool Endpoint::look_for_channels() {
     if (readers_[member].is_open() || session_->ledger->members[member].pid.load(std::memory_order_relaxed) == 0) {
       continue;
     }
-    const uint64_t first = memory_.root<Root>(member)->channel_to[session_->index].load(std::memory_order_acquire);
+    const uint64_t first = root_of(member).channel_to[session_->index].load(std::memory_order_acquire);
     if (first != 0) {
+      try_attaching(member);
       readers_[member].open(memory_.base(), first);
       reading_[reading_count_++] = member;
     }
@@ -65,15 +70,74 @@ bool Endpoint::look_for_channels() {
   return true;
 }
 
+void Endpoint::try_attaching(int member) {
+  const base::AttachChoice wanted = base::settings().attach;
+  const uint64_t address = root_of(member).own_address.load(std::memory_order_relaxed);
+  const int pid = pid_of(member);
+  const bool can = wanted != base::AttachChoice::kOff && member != session_->index &&
+                   can_attach(pid, reinterpret_cast<const void*>(address + offsetof(Root, own_address)), address);
+  if (!can && wanted == base::AttachChoice::kOn && member != session_->index) {
+    base::die(
+        "--attach on: memory of rank %d (process %d) cannot be read by process_vm_readv; is it forbidden by a container, a "
+        "security module, or /proc/sys/kernel/yama/ptrace_scope?",
+        session_->ledger->members[member].rank.load(std::memory_order_relaxed), pid);
+  }
+  own_root().attaches_to[member].store(can, std::memory_order_release);
+}
+
+/// The content of a message is half copied, and cannot be had any more.
+void Endpoint::report_lost(int member) {
+  const node::Member& lost = session_->ledger->members[member];
+  base::die(
+      "memory of rank %d (process %d) cannot be reached while a message is copied: has it ended, or lost the right to it?",
+      lost.rank.load(std::memory_order_relaxed), lost.pid.load(std::memory_order_relaxed));
+}
+
+void Endpoint::unpost(Receiving& receiving) {
+  posted_.remove(&receiving);
+  asking_ -= receiving.may_take != nullptr ? 1 : 0;
+}
+
+/// Gives a message to the receive that it belongs to; false if there is none yet.
+bool Endpoint::hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes) {
+  while (auto* receiving = static_cast<Receiving*>(posted_.find(envelope))) {
+    if (receiving->may_take != nullptr && helping_) {
+      acknowledge(record, member);
+      unasked_ = true;
+      return false;
+    }
+    if (!claim(record, member)) {
+      return true;  // it is gone
+    }
+    unpost(*receiving);
+    if (receiving->may_take == nullptr || receiving->may_take(receiving->owner)) {
+      deliver(*receiving, record, member, bytes);
+      return true;
+    }
+    receiving->withdrawn = true;
+    unclaim(record);
+  }
+  return false;
+}
+
+/// What the helper had to leave, in the order in which it came.
+void Endpoint::ask_what_was_not_asked() {
+  unasked_ = false;
+  for (auto* message = static_cast<Message*>(unexpected_.first()); message != nullptr;) {
+    auto* const next = static_cast<Message*>(message->arrival.next);
+    if (hand_over(message->envelope, message->record, message->member, message->bytes)) {
+      unexpected_.remove(message);
+      give_to(free_messages_, message);
+    }
+    message = next;
+  }
+}
+
 void Endpoint::arrived(int member, RecordHeader* record) {
   const Envelope envelope = {record->context, record->source, record->tag};
   const bool has_transfer = ChannelReader::kind_of(*record) == RecordKind::kTransfer;
   const uint64_t bytes = has_transfer ? transfer_of(record).bytes : record->bytes;
-  if (auto* receiving = static_cast<Receiving*>(posted_.find(envelope))) {
-    if (claim(record, member)) {
-      posted_.remove(receiving);
-      deliver(*receiving, record, member, bytes);
-    }
+  if (hand_over(envelope, record, member, bytes)) {
     return;
   }
   Message* message = take_from(free_messages_);
@@ -87,6 +151,9 @@ void Endpoint::arrived(int member, RecordHeader* record) {
 }
 
 bool Endpoint::progress_locked() {
+  if (__builtin_expect(unasked_, 0) && !helping_) {
+    ask_what_was_not_asked();
+  }
   bool came = look_for_channels();
   for (int index = 0; index < reading_count_; ++index) {
     const int member = reading_[index];
@@ -190,24 +257,60 @@ bool Endpoint::take_next(Receiving& receiving) {
   return true;
 }
 
-void Endpoint::receive(Receiving& receiving) {
-  const Guard guard(*this);
+/// Gives `receiving` a message that is there; or it turns out to have one already, from elsewhere.
+bool Endpoint::take_waiting(Receiving& receiving) {
   if (take_next(receiving)) {
-    return;
+    return true;
   }
   (void)progress_locked();
   while (Message* message = find_locked(receiving.envelope)) {
-    unexpected_.remove(message);
     RecordHeader* record = message->record;
     const int member = message->member;
     const uint64_t bytes = message->bytes;
+    const bool claimed = claim(record, member);
+    if (claimed && receiving.may_take != nullptr && !receiving.may_take(receiving.owner)) {
+      unclaim(record);
+      receiving.withdrawn = true;
+      return true;
+    }
+    unexpected_.remove(message);
     give_to(free_messages_, message);
-    if (claim(record, member)) {
+    if (claimed) {
       deliver(receiving, record, member, bytes);
-      return;
+      return true;
     }
   }
-  posted_.append(&receiving);
+  return false;
+}
+
+void Endpoint::receive(Receiving& receiving) {
+  const Guard guard(*this);
+  if (!take_waiting(receiving)) {
+    asking_ += receiving.may_take != nullptr ? 1 : 0;
+    posted_.append(&receiving);
+  }
+}
+
+bool Endpoint::receive_if_there(Receiving& receiving) {
+  const Guard guard(*this);
+  return take_waiting(receiving);
+}
+
+/// False if it has a message.
+bool Endpoint::take_out_of_queue(Receiving& receiving) {
+  if (receiving.complete.load(std::memory_order_relaxed) || receiving.record != nullptr) {
+    return false;
+  }
+  if (!receiving.withdrawn) {
+    unpost(receiving);
+    receiving.withdrawn = true;
+  }
+  return true;
+}
+
+bool Endpoint::withdraw(Receiving& receiving) {
+  const Guard guard(*this);
+  return take_out_of_queue(receiving);
 }
 
 void Endpoint::receive_message(Message* message, Receiving& receiving) {
@@ -221,10 +324,9 @@ void Endpoint::receive_message(Message* message, Receiving& receiving) {
 
 bool Endpoint::cancel(Receiving& receiving) {
   const Guard guard(*this);
-  if (receiving.complete.load(std::memory_order_relaxed) || receiving.record != nullptr) {
+  if (!take_out_of_queue(receiving)) {
     return false;
   }
-  posted_.remove(&receiving);
   receiving.cancelled = true;
   receiving.complete.store(true, std::memory_order_release);
   return true;
@@ -243,6 +345,8 @@ EndpointFunctions endpoint_functions() {
     return endpoint().receive_next(member, wanted, into, got);
   };
   functions.cancel_receive = [](Receiving& receiving) { return endpoint().cancel(receiving); };
+  functions.receive_if_there = [](Receiving& receiving) { return endpoint().receive_if_there(receiving); };
+  functions.withdraw = [](Receiving& receiving) { return endpoint().withdraw(receiving); };
   functions.find = [](const Envelope& wanted, Found& found) { return endpoint().find(wanted, found); };
   functions.extract = [](const Envelope& wanted) { return endpoint().extract(wanted); };
   functions.receive_message = [](Message* message, Receiving& receiving) { endpoint().receive_message(message, receiving); };

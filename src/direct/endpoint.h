@@ -31,7 +31,10 @@ struct Root {
   std::atomic<uint32_t> bell;                  // futex; changed to wake it
   std::atomic<uint32_t> away;                  // the owner's threads in blocking calls of the MPI library (away.cc)
   std::atomic<uint32_t> away_bell;             // futex: the owner's helper thread is wanted
+  std::atomic<bool> asks_later;                // while it is away: it has receives that must be asked (may_take)
   alignas(64) std::atomic<uint32_t> opened;    // how many channels to the owner others have opened
+  std::atomic<uint64_t> own_address;           // of this Root, in the owner: what others try to read by attaching
+  alignas(64) std::atomic<bool> attaches_to[node::kMaxMembers];     // whether the owner can read that member's memory
   alignas(64) std::atomic<uint64_t> channel_to[node::kMaxMembers];  // first chunk of the owner's channel to each, or 0
 };
 
@@ -85,6 +88,11 @@ struct Receiving : PostedReceive {
   RecordHeader* record = nullptr;  // while it is fed by a stream
   uint64_t streamed = 0;
   Receiving* next = nullptr;
+  // A receive that waits for messages elsewhere too (the MPI library's, from other nodes) is asked before it gets one here;
+  // called with the endpoint's lock, by a thread of the program's. nullptr: it is not asked.
+  bool (*may_take)(void* owner) = nullptr;
+  void* owner = nullptr;
+  bool withdrawn = false;  // it was taken out of the queue, since it got a message elsewhere
 };
 
 /// A message that nobody has asked for yet, or that was taken out of the queue to be received (MPI_Mprobe).
@@ -137,6 +145,10 @@ class Endpoint {
   /// Matches `receiving` with a message that is there, or posts it. Its fields `envelope`, `into` and `member` are set.
   void receive(Receiving& receiving);
   bool cancel(Receiving& receiving);
+  /// Matches `receiving` with a message that is there; false, and it is not posted, if there is none.
+  bool receive_if_there(Receiving& receiving);
+  /// The receive got a message elsewhere; false if it has one here.
+  bool withdraw(Receiving& receiving);
   /// Receives a message from `member` without more ado if it comes at once, or false: then receive() it.
   bool receive_next(int member, const Envelope& wanted, const Content& into, NextMessage& got);
 
@@ -157,6 +169,7 @@ class Endpoint {
   void come_back();
   /// Asks processes that are away to look at their channels.
   void ring_away();
+  [[nodiscard]] Root& root_of(int member) { return *memory_.root<Root>(member); }
   [[nodiscard]] Root& own_root() { return *memory_.root<Root>(session_->index); }
 
   /// Whether everything that was sent needs nothing of this process any more.
@@ -170,11 +183,21 @@ class Endpoint {
   // away.cc
   [[nodiscard]] bool is_away() { return own_root().away.load(std::memory_order_relaxed) != 0; }
   static void* help(void* endpoint);
+  void acknowledge(RecordHeader* record, int member);
+  void acknowledge_all();
 
   // endpoint.cc
   bool progress_locked();
   bool look_for_channels();
+  void try_attaching(int member);
+  [[nodiscard]] int pid_of(int member) const { return session_->ledger->members[member].pid.load(std::memory_order_relaxed); }
+  [[noreturn]] void report_lost(int member);
   void arrived(int member, RecordHeader* record);
+  bool hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes);
+  bool take_waiting(Receiving& receiving);
+  bool take_out_of_queue(Receiving& receiving);
+  void unpost(Receiving& receiving);
+  void ask_what_was_not_asked();
   bool take_next(Receiving& receiving);
   Message* find_locked(const Envelope& wanted);
   void drop(Message* message);
@@ -184,8 +207,12 @@ class Endpoint {
   bool write_record(int member, const Envelope& envelope, const Content& content);
   bool begin_record(int member, const Envelope& envelope, uint64_t payload, RecordHeader*& record);
   bool offer(Sending& sending);
+  bool offer_attached(Sending& sending);
   bool set_aside(Sending& sending);
   bool begin_stream(Sending& sending);
+  void end_stream(Sending& sending);
+  void set_stream_aside(Sending& sending);
+  bool gather_aside(Sending& sending);
   bool move_stream(Sending& sending);
   bool is_finished_locked(Sending* sending);
   void reap();
@@ -194,10 +221,12 @@ class Endpoint {
 
   // receiving.cc
   bool claim(RecordHeader* record, int member);
+  static void unclaim(RecordHeader* record);
   void deliver(Receiving& receiving, RecordHeader* record, int member, uint64_t bytes);
   void fetch(RecordHeader* record, const Content& into, int member);
   void take_payload(RecordHeader* record, uint64_t bytes, const Content& to);
-  bool fetch_together(RecordHeader* record, const Content& from, const Content& to);
+  bool fetch_together(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way);
+  void combine(const Content& from, const Content& to, int member, const Way& way);
   bool move_stream(Receiving& receiving);
 
   const node::Session* session_ = nullptr;
@@ -220,7 +249,10 @@ class Endpoint {
   Receiving* streams_in_ = nullptr;
   LeftSendings left_;
   uint64_t held_bytes_ = 0;
+  uint64_t asking_ = 0;  // posted receives that must be asked
   std::atomic<bool> has_helper_ = false;
+  bool helping_ = false;  // the helper has the lock
+  bool unasked_ = false;  // it left messages that receives must be asked about
 };
 
 /// This process's.
@@ -237,6 +269,8 @@ struct EndpointFunctions {
   void (*receive)(Receiving& receiving);
   bool (*receive_next)(int member, const Envelope& wanted, const Content& into, NextMessage& got);
   bool (*cancel_receive)(Receiving& receiving);
+  bool (*receive_if_there)(Receiving& receiving);
+  bool (*withdraw)(Receiving& receiving);
   bool (*find)(const Envelope& wanted, Found& found);
   Message* (*extract)(const Envelope& wanted);
   void (*receive_message)(Message* message, Receiving& receiving);

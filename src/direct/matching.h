@@ -184,6 +184,8 @@ class UnexpectedQueue {
   UnexpectedMessage* find(const Envelope& wanted);
   void remove(UnexpectedMessage* message);
   [[nodiscard]] uint64_t count() const { return indexes_[kExact].count(); }
+  /// The first in the order of arrival, or nullptr; `arrival` leads on.
+  [[nodiscard]] UnexpectedMessage* first() const { return first_; }
   [[nodiscard]] uint64_t comparisons() const { return comparisons_; }
 
  private:

@@ -34,6 +34,8 @@ class MessageMemory {
   [[nodiscard]] T* at(uint64_t offset) const {
     return reinterpret_cast<T*>(base_ + offset);
   }
+  /// Whether this process allocated the piece at `offset`.
+  [[nodiscard]] bool is_own(uint64_t offset) const { return end_ - kAreaBytes <= offset && offset < end_; }
   /// Where the owner of area `index` publishes what others look for first; `kRootBytes`, zeroed at the beginning.
   template <typename T>
   [[nodiscard]] T* root(int index) const {

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/log.h"
 #include "direct/copy.h"
 #include "direct/endpoint.h"
 #include "pager/pager.h"
@@ -40,7 +41,7 @@ bool Endpoint::claim(RecordHeader* record, int member) {
   }
   Transfer& transfer = transfer_of(record);
   TransferState state = transfer.state.load(std::memory_order_acquire);
-  if (state == TransferState::kOffered && transfer.layout == 0) {
+  if (state == TransferState::kOffered && transfer.layout == 0 && transfer.attached == 0) {
     // The content is on its way while the transfer is claimed.
     for (uint64_t ahead = 0; ahead < transfer.bytes && ahead < kPrefetchBytes; ahead += kLineBytes) {
       __builtin_prefetch(transfer.address + ahead, 0);
@@ -49,10 +50,12 @@ bool Endpoint::claim(RecordHeader* record, int member) {
   for (;;) {
     switch (state) {
       case TransferState::kOffered:
-      case TransferState::kAside: {
-        const bool aside = state == TransferState::kAside;
-        if (transfer.state.compare_exchange_weak(state, aside ? TransferState::kTakenAside : TransferState::kTaken,
-                                                 std::memory_order_acq_rel)) {
+      case TransferState::kAside:
+      case TransferState::kStreaming: {
+        const TransferState taken = state == TransferState::kOffered ? TransferState::kTaken
+                                    : state == TransferState::kAside ? TransferState::kTakenAside
+                                                                     : TransferState::kStreamTaken;
+        if (transfer.state.compare_exchange_weak(state, taken, std::memory_order_acq_rel)) {
           return true;
         }
         break;
@@ -72,50 +75,114 @@ bool Endpoint::claim(RecordHeader* record, int member) {
   }
 }
 
-bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const Content& to) {
+/// The message that was claimed is left to a later receive.
+void Endpoint::unclaim(RecordHeader* record) {
+  if (ChannelReader::kind_of(*record) == RecordKind::kTransfer) {
+    Transfer& transfer = transfer_of(record);
+    const TransferState state = transfer.state.load(std::memory_order_relaxed);
+    if (state == TransferState::kTaken) {
+      transfer.state.store(TransferState::kOffered, std::memory_order_release);
+    } else if (state == TransferState::kTakenAside) {
+      transfer.state.store(TransferState::kAside, std::memory_order_release);
+    } else if (state == TransferState::kStreamTaken) {
+      transfer.state.store(TransferState::kStreaming, std::memory_order_release);
+    }
+  }
+}
+
+bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way) {
+  const bool attached = way.reach != Reach::kHere;
+  if (to.bytes < (attached ? kAttachSharedFrom : kSharedFrom)) {
+    return false;
+  }
   const Span span = span_of(to);
   uint64_t offset = 0;
-  if (to.bytes < kSharedFrom || (pager::is_armed() && span.bytes > pager::largest_hold()) ||
-      !pager::hold_for_peer(span.begin, span.bytes, true, offset)) {
+  const bool held =
+      (!pager::is_armed() || span.bytes <= pager::largest_hold()) && pager::hold_for_peer(span.begin, span.bytes, true, offset);
+  if (!held && (member == session_->index || pager::overlaps(span.begin, span.bytes) || !suits_attaching(to) ||
+                !root_of(member).attaches_to[session_->index].load(std::memory_order_acquire))) {
     return false;
   }
   Sharing& sharing = sharing_of(record);
-  sharing.target = reinterpret_cast<char*>(arena::partition_base(session_->index) + offset) + (to.address - span.begin);
+  sharing.target_attached = held ? 0 : 1;
+  sharing.target =
+      held ? reinterpret_cast<char*>(arena::partition_base(session_->index) + offset) + (to.address - span.begin) : to.address;
   sharing.target_layout = to.layout != nullptr ? memory_.offset_of(to.layout) : 0;
   sharing.copied_bytes = to.bytes;
-  sharing.pieces = (to.bytes + kPieceBytes - 1) / kPieceBytes;
+  const uint64_t half = (to.bytes / 2 + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1);
+  sharing.piece_bytes = half < kPieceBytes ? half : kPieceBytes;
+  sharing.pieces = (to.bytes + sharing.piece_bytes - 1) / sharing.piece_bytes;
   sharing.next_piece.store(0, std::memory_order_relaxed);
   sharing.done_pieces.store(0, std::memory_order_relaxed);
   sharing.shared.store(1, std::memory_order_release);
   const uint64_t pieces = sharing.pieces;
-  if (!copy_pieces(sharing, from, to)) {
+  const Pieces end = copy_pieces(sharing, from, to, way);
+  if (end == Pieces::kLost) {
+    report_lost(member);
+  }
+  if (end == Pieces::kOthersGoOn) {
     wait_for_other_side([&] { return sharing.done_pieces.load(std::memory_order_acquire) == pieces; });
   }
-  pager::drop_hold(span.begin, span.bytes, true);
+  if (held) {
+    pager::drop_hold(span.begin, span.bytes, true);
+  }
   trace::count_alone(Counter::kMessagesShared);
   return true;
+}
+
+/// Folds content into what is there.
+void Endpoint::combine(const Content& from, const Content& to, int member, const Way& way) {
+  if (way.reach == Reach::kHere) {
+    to.combine->apply(*to.combine, from.address, to.address, to.bytes);
+    return;
+  }
+  void* piece = memory_.allocate(to.bytes);
+  if (piece == nullptr) {
+    base::die("no message memory is left for a reduction");
+  }
+  Walk reader(from);
+  Walk writer({static_cast<char*>(piece), to.bytes, nullptr});
+  if (!copy(writer, reader, to.bytes, way)) {
+    report_lost(member);
+  }
+  to.combine->apply(*to.combine, piece, to.address, to.bytes);
+  memory_.release(piece, to.bytes, !pager::is_armed());
 }
 
 /// Copies the content of a message that is claimed and does not stream, and gives its record back.
 void Endpoint::fetch(RecordHeader* record, const Content& into, int member) {
   Transfer& transfer = transfer_of(record);
   const uint64_t bytes = transfer.bytes < into.bytes ? transfer.bytes : into.bytes;
-  const bool aside = transfer.state.load(std::memory_order_relaxed) == TransferState::kTakenAside;
+  const TransferState state = transfer.state.load(std::memory_order_relaxed);
+  const bool acknowledged = state == TransferState::kAcknowledged;
+  const bool aside = acknowledged || state == TransferState::kTakenAside;
   const Content from = {aside ? memory_.at<char>(transfer.aside) : transfer.address, bytes,
                         aside || transfer.layout == 0 ? nullptr : memory_.at<Layout>(transfer.layout)};
-  const Content to = {into.address, bytes, into.layout};
-  if (into.combine != nullptr) {
-    into.combine->apply(*into.combine, from.address, to.address, bytes);
-  } else if (from.layout == nullptr && to.layout == nullptr && bytes < kSharedFrom) {
+  const Content to = {into.address, bytes, into.layout, into.combine};
+  const bool attached = !aside && transfer.attached != 0;
+  const Way way = attached ? Way{Reach::kFromOther, pid_of(member)} : Way{};
+  if (to.combine != nullptr) {
+    combine(from, to, member, way);
+  } else if (!attached && from.layout == nullptr && to.layout == nullptr && bytes < kSharedFrom) {
     copy_bytes(to.address, from.address, bytes);
-  } else if (aside || !fetch_together(record, from, to)) {
+  } else if (aside || !fetch_together(record, from, to, member, way)) {
     Walk reader(from);
     Walk writer(to);
-    copy(writer, reader, bytes);
+    if (!copy(writer, reader, bytes, way)) {
+      report_lost(member);
+    }
+  }
+  if (attached) {
+    trace::count_alone(Counter::kMessagesAttached);
+    trace::count_alone(Counter::kMessagesAttachedBytes, bytes);
   }
   if (!aside) {
     trace::count_alone(Counter::kMessagesFetched);
     trace::count_alone(Counter::kMessagesFetchedBytes, bytes);
+  }
+  if (acknowledged && memory_.is_own(transfer.aside)) {
+    memory_.release(memory_.at<char>(transfer.aside), transfer.bytes);
+    node::release(*session_->ledger, *session_->self, static_cast<int64_t>(transfer.bytes));
   }
   // release: the sender may write its memory again when it sees this.
   transfer.state.store(TransferState::kDone, std::memory_order_release);
@@ -130,7 +197,7 @@ void Endpoint::deliver(Receiving& receiving, RecordHeader* record, int member, u
   receiving.bytes = bytes;
   receiving.truncated = bytes > receiving.into.bytes;
   if (ChannelReader::kind_of(*record) == RecordKind::kTransfer) {
-    if (transfer_of(record).state.load(std::memory_order_acquire) == TransferState::kStreaming) {
+    if (transfer_of(record).state.load(std::memory_order_acquire) == TransferState::kStreamTaken) {
       receiving.record = record;
       receiving.member = member;
       receiving.streamed = 0;

@@ -34,7 +34,7 @@ ChannelWriter* Endpoint::writer_to(int member) {
     }
     own_root().channel_to[member].store(writer.first_chunk(), std::memory_order_release);
     writing_[writing_count_++] = member;
-    memory_.root<Root>(member)->opened.fetch_add(1, std::memory_order_release);
+    root_of(member).opened.fetch_add(1, std::memory_order_release);
   }
   return &writer;
 }
@@ -87,6 +87,27 @@ bool Endpoint::offer(Sending& sending) {
   return true;
 }
 
+/// Lets the receiver read the content by attaching, or where it is if that is this same process.
+bool Endpoint::offer_attached(Sending& sending) {
+  const Content& content = sending.content;
+  const Span span = span_of(content);
+  const bool own = sending.member == session_->index;
+  if (content.bytes < kAttachFrom || pager::overlaps(span.begin, span.bytes) ||
+      !(own ||
+        (root_of(sending.member).attaches_to[session_->index].load(std::memory_order_acquire) && suits_attaching(content)))) {
+    return false;
+  }
+  Transfer& transfer = transfer_of(sending.record);
+  transfer.attached = own ? 0 : 1;
+  transfer.address = content.address;
+  transfer.layout = content.layout != nullptr ? memory_.offset_of(content.layout) : 0;
+  if (has_sharing(transfer)) {
+    sharing_of(sending.record).shared.store(0, std::memory_order_relaxed);
+  }
+  transfer.state.store(TransferState::kOffered, std::memory_order_relaxed);
+  return true;
+}
+
 /// Copies the content into message memory; false if there is no room for that.
 bool Endpoint::set_aside(Sending& sending) {
   const uint64_t bytes = sending.content.bytes;
@@ -98,11 +119,19 @@ bool Endpoint::set_aside(Sending& sending) {
   if (counted && !node::reserve(*session_->ledger, *session_->self, amount)) {
     return false;
   }
+  const bool done = gather_aside(sending);
+  if (counted && !done) {
+    node::release(*session_->ledger, *session_->self, amount);
+  }
+  sending.reserved = counted && done;
+  return done;
+}
+
+/// The same, whatever the budget says.
+bool Endpoint::gather_aside(Sending& sending) {
+  const uint64_t bytes = sending.content.bytes;
   void* piece = bytes > 0 ? memory_.allocate(bytes) : own_root().channel_to;
   if (piece == nullptr) {
-    if (counted) {
-      node::release(*session_->ledger, *session_->self, amount);
-    }
     return false;
   }
   if (bytes > 0) {
@@ -110,7 +139,6 @@ bool Endpoint::set_aside(Sending& sending) {
   }
   transfer_of(sending.record).aside = memory_.offset_of(piece);
   sending.aside_bytes = bytes;
-  sending.reserved = counted;
   trace::count_alone(Counter::kMessagesAside);
   trace::count_alone(Counter::kMessagesAsideBytes, bytes);
   return true;
@@ -133,6 +161,37 @@ bool Endpoint::begin_stream(Sending& sending) {
   streams_out_ = &sending;
   trace::count_alone(Counter::kMessagesStreamed);
   return true;
+}
+
+/// It is not among the streams any more.
+void Endpoint::end_stream(Sending& sending) {
+  Sending** link = &streams_out_;
+  while (*link != &sending) {
+    link = &(*link)->next;
+  }
+  *link = sending.next;
+  sending.streams = false;
+}
+
+/// A stream that its receiver cannot take, since it is away and must be asked first: copied aside although memory is short.
+void Endpoint::set_stream_aside(Sending& sending) {
+  Transfer& transfer = transfer_of(sending.record);
+  Root& root = root_of(sending.member);
+  TransferState streaming = TransferState::kStreaming;
+  if (root.away.load(std::memory_order_acquire) == 0 || !root.asks_later.load(std::memory_order_relaxed) ||
+      !transfer.state.compare_exchange_strong(streaming, TransferState::kCopyingAside, std::memory_order_acq_rel)) {
+    return;
+  }
+  char* const ring = memory_.at<char>(transfer.aside);
+  if (!gather_aside(sending)) {
+    transfer.state.store(TransferState::kStreaming, std::memory_order_release);
+    return;
+  }
+  node::take(*session_->ledger, *session_->self, static_cast<int64_t>(sending.content.bytes));
+  sending.reserved = true;
+  memory_.release(ring, kRingBytes);
+  end_stream(sending);
+  transfer.state.store(TransferState::kAside, std::memory_order_release);
 }
 
 bool Endpoint::move_stream(Sending& sending) {
@@ -185,6 +244,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   sending->member = member;
   Transfer& transfer = transfer_of(record);
   transfer.bytes = content.bytes;
+  transfer.attached = 0;
   if (has_sharing(transfer)) {
     sharing_of(record).shared.store(0, std::memory_order_relaxed);
   }
@@ -199,7 +259,9 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
       wake(member);
       return written ? SendOutcome::kComplete : SendOutcome::kNoMemory;
     }
-    if (set_aside(*sending)) {
+    if (offer_attached(*sending)) {
+      // as if it were in shared memory
+    } else if (set_aside(*sending)) {
       transfer.state.store(TransferState::kAside, std::memory_order_relaxed);
     } else if (!begin_stream(*sending)) {
       let_go(layout_of(content), memory_);
@@ -245,8 +307,11 @@ void Endpoint::help_receiver(Sending& sending) {
     sending.helped = true;
     trace::count_alone(Counter::kMessagesHelped);
   }
+  const Way way = sharing.target_attached != 0 ? Way{Reach::kToOther, pid_of(sending.member)} : Way{};
   // The receiver alone says that it is done, so that it never looks at a record that was used again.
-  (void)copy_pieces(sharing, sending.content, {sharing.target, sharing.copied_bytes, layout});
+  if (copy_pieces(sharing, sending.content, {sharing.target, sharing.copied_bytes, layout}, way) == Pieces::kLost) {
+    report_lost(sending.member);
+  }
 }
 
 bool Endpoint::is_finished_locked(Sending* sending) {
@@ -256,7 +321,8 @@ bool Endpoint::is_finished_locked(Sending* sending) {
     help_receiver(*sending);
     state = transfer.state.load(std::memory_order_acquire);
   }
-  const bool leaves_aside = (state == TransferState::kAside || state == TransferState::kTakenAside) && !sending->synchronous;
+  const bool leaves_aside = state == TransferState::kAcknowledged ||
+                            ((state == TransferState::kAside || state == TransferState::kTakenAside) && !sending->synchronous);
   if (state != TransferState::kDone && !leaves_aside && !sending->cancelled) {
     return false;
   }
@@ -265,11 +331,7 @@ bool Endpoint::is_finished_locked(Sending* sending) {
     held_bytes_ -= sending->held.bytes;
   }
   if (sending->streams) {
-    Sending** link = &streams_out_;
-    while (*link != sending) {
-      link = &(*link)->next;
-    }
-    *link = sending->next;
+    end_stream(*sending);
   }
   let_go(layout_of(sending->content), memory_);
   if (state == TransferState::kDone) {
@@ -287,6 +349,10 @@ bool Endpoint::is_finished(Sending* sending) {
 
 void Endpoint::copy_aside(Sending* sending) {
   const Guard guard(*this);
+  if (sending->streams) {
+    set_stream_aside(*sending);
+    return;
+  }
   TransferState offered = TransferState::kOffered;
   if (sending->synchronous ||
       !transfer_of(sending->record)

@@ -3,27 +3,30 @@
 
 namespace headroom::direct {
 
-bool copy_pieces(Sharing& sharing, const Content& from, const Content& to) {
+Pieces copy_pieces(Sharing& sharing, const Content& from, const Content& to, const Way& way) {
   Walk reader(from);
   Walk writer(to);
   uint64_t at = 0;
   const uint64_t pieces = sharing.pieces;
+  const uint64_t piece_bytes = sharing.piece_bytes;
   for (;;) {
     const uint64_t piece = sharing.next_piece.fetch_add(1, std::memory_order_relaxed);
     if (piece >= pieces) {
-      return false;
+      return Pieces::kOthersGoOn;
     }
-    const uint64_t begin = piece * kPieceBytes;
-    const uint64_t end = begin + kPieceBytes < sharing.copied_bytes ? begin + kPieceBytes : sharing.copied_bytes;
+    const uint64_t begin = piece * piece_bytes;
+    const uint64_t end = begin + piece_bytes < sharing.copied_bytes ? begin + piece_bytes : sharing.copied_bytes;
     if (begin > at) {
       reader.skip(begin - at);
       writer.skip(begin - at);
     }
-    copy(writer, reader, end - begin);
+    if (!copy(writer, reader, end - begin, way)) {
+      return Pieces::kLost;
+    }
     at = end;
     // acq_rel: whoever finishes has all that the other side wrote.
     if (sharing.done_pieces.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) {
-      return true;
+      return Pieces::kComplete;
     }
   }
 }

@@ -6,9 +6,11 @@
 //   OFFERED ─┤                                                                          ├─► DONE
 //      │     └─► COPYING_ASIDE ──► ASIDE ── the receiver copies from message memory ────┘
 //      │            the sender would not wait: it copies the content aside and goes on
-//      └─► CANCELLED ──► DONE    a synchronous send was taken back; the receiver passes over it
+//      ├─► CANCELLED ──► DONE    a synchronous send was taken back; the receiver passes over it
+//      └─► ACKNOWLEDGED ──► DONE    the receiver's helper (away.cc) has matched it and copied it aside; the sender goes on
 //
-//   STREAMING ──► DONE    what may neither be held nor copied aside in whole goes through a ring, whenever both are in MPI
+//   STREAMING ─► STREAM_TAKEN ─► DONE    what may neither be held nor copied aside in whole goes through a ring, while both are
+//                                        in MPI; ─► COPYING_ASIDE if the receiver cannot take it (away.cc)
 //
 // While it is OFFERED or TAKEN the sender's memory is held (pager::hold_for_peer). Both sides may copy: pieces are claimed with
 // a counter, and the receiver ends it when the last one is copied. From DONE on the sender gives the record back.
@@ -17,6 +19,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "direct/attach.h"
 #include "direct/channel.h"
 #include "direct/layout.h"
 
@@ -30,21 +33,23 @@ enum class TransferState : uint32_t {
   kAside,
   kTakenAside,
   kStreaming,
+  kStreamTaken,
   kCancelled,
+  kAcknowledged,
   kDone
 };
 
-/// What both sides copy together is cut into these.
+/// What both sides copy together is cut into pieces of at most this.
 inline constexpr uint64_t kPieceBytes = 128 << 10;
-/// From here on both sides copy.
+/// From here on both sides copy. (What is read by attaching: kAttachSharedFrom.)
 inline constexpr uint64_t kSharedFrom = 2 * kPieceBytes;
 
 /// The payload of a record of that kind: the rest of its first line.
 struct Transfer {
   std::atomic<TransferState> state;
-  uint32_t unused;
+  uint32_t attached;  // 1: the address is good in the sender only (attach.h)
   uint64_t bytes;
-  char* address;    // of the content, in the sender's partition
+  char* address;    // of the content, in the sender's partition unless attached
   uint64_t layout;  // offset of its layout in message memory, or 0
   uint64_t aside;   // offset in message memory of the copy, or of the ring
 };
@@ -55,10 +60,12 @@ inline Transfer& transfer_of(RecordHeader* record) { return *reinterpret_cast<Tr
 /// What follows the first line where the content is so long that both sides may copy, or that it may have to stream.
 struct alignas(kLineBytes) Sharing {
   // By the receiver, once, if both are to copy.
-  char* target;  // in the receiver's partition
+  char* target;  // in the receiver's partition unless attached
   uint64_t target_layout;
   uint64_t copied_bytes;  // of the content that fits the receive
+  uint64_t piece_bytes;
   uint64_t pieces;
+  uint32_t target_attached;      // 1: the target's address is good in the receiver only
   std::atomic<uint32_t> shared;  // the fields above say how both copy
 
   alignas(kLineBytes) std::atomic<uint64_t> next_piece;
@@ -67,17 +74,27 @@ struct alignas(kLineBytes) Sharing {
   std::atomic<uint64_t> consumed;  // from the ring, by the receiver
 };
 
-/// Whether a Sharing follows.
-inline bool has_sharing(const Transfer& transfer) { return transfer.bytes >= kSharedFrom; }
+/// Whether a Sharing follows and is used.
+inline bool has_sharing(const Transfer& transfer) {
+  return transfer.bytes >= (transfer.attached != 0 ? kAttachSharedFrom : kSharedFrom);
+}
 inline Sharing& sharing_of(RecordHeader* record) {
   return *reinterpret_cast<Sharing*>(reinterpret_cast<char*>(record) + kLineBytes);
 }
-inline uint64_t transfer_payload(uint64_t bytes) { return sizeof(Transfer) + (bytes >= kSharedFrom ? sizeof(Sharing) : 0); }
+inline uint64_t transfer_payload(uint64_t bytes) {
+  return sizeof(Transfer) + (bytes >= kAttachSharedFrom ? sizeof(Sharing) : 0);
+}
 
 /// The ring of a stream.
 inline constexpr uint64_t kRingBytes = 1 << 20;
 
-/// Copies pieces until none is left to claim; true to whoever ends last.
-bool copy_pieces(Sharing& sharing, const Content& from, const Content& to);
+enum class Pieces {
+  kOthersGoOn,  // none is left to claim, the other side is at its last
+  kComplete,    // this side has finished the last
+  kLost,        // the other process's memory cannot be reached
+};
+
+/// Copies pieces until none is left to claim.
+Pieces copy_pieces(Sharing& sharing, const Content& from, const Content& to, const Way& way);
 
 }  // namespace headroom::direct

@@ -16,6 +16,7 @@ constexpr uint32_t kEager = 400;
 constexpr uint32_t kFirstPoke = 64;
 constexpr uint32_t kPokeEach = 256;
 constexpr int64_t kLongestSleepNs = 2'000'000;
+constexpr int64_t kShortSleepNs = 50'000;
 
 }  // namespace
 
@@ -23,7 +24,7 @@ void Waiting::pause() {
   ++rounds_;
   if (rounds_ >= kFirstPoke && rounds_ % kPokeEach == kFirstPoke % kPokeEach) {
     trace::count_alone(trace::Counter::kDirectPokes);
-    poke_();
+    also_elsewhere_ = poke_();
     endpoint().ring_away();
   }
   if (rounds_ > kSpins && sched::waiters_may_sleep()) {
@@ -57,8 +58,8 @@ void Waiting::pause_or_sleep() {
   }
   announced_ = false;
   trace::count_alone(trace::Counter::kDirectSleeps);
-  base::futex_wait(&root.bell, bell_, kLongestSleepNs, true);
-  poke_();
+  base::futex_wait(&root.bell, bell_, also_elsewhere_ ? kShortSleepNs : kLongestSleepNs, true);
+  also_elsewhere_ = poke_();
   endpoint().ring_away();
 }
 

@@ -15,7 +15,8 @@ namespace headroom::direct {
 
 class Waiting {
  public:
-  explicit Waiting(void (*poke)()) : poke_(poke) {}
+  /// `poke` gives the library progress, and says whether this rank waits for something of it too.
+  explicit Waiting(bool (*poke)()) : poke_(poke) {}
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
@@ -26,9 +27,10 @@ class Waiting {
  private:
   void pause_or_sleep();
 
-  void (*poke_)();
+  bool (*poke_)();
   uint32_t rounds_ = 0;
   uint32_t bell_ = 0;
+  bool also_elsewhere_ = false;  // nobody rings for what comes from there
   bool announced_ = false;
   bool gave_slot_up_ = false;
 };

@@ -262,13 +262,15 @@ const CoreFunctions kCore = {
     release,
     node_place,
     sched::waiters_may_sleep,
+    [] { trace::count(trace::Counter::kReceivesOnBothWays); },
+    [] { trace::count(trace::Counter::kMessagesPassed); },
     [](const int* members, int count) { return direct::endpoint().open(pager::session(), members, count); },
     [] { return base::settings().reductions == base::ReductionsChoice::kDirect; },
     [](bool alone) {
       alone ? trace::count_alone(trace::Counter::kCollectivesDirect) : trace::count(trace::Counter::kCollectivesDirect);
     },
     use_direct,
-    [](void* place, void (*poke)()) { new (place) direct::Waiting(poke); },
+    [](void* place, bool (*poke)()) { new (place) direct::Waiting(poke); },
     [](void* place) { static_cast<direct::Waiting*>(place)->pause(); },
     [](void* place) { static_cast<direct::Waiting*>(place)->~Waiting(); },
     direct::endpoint_functions(),

@@ -60,11 +60,13 @@ struct CoreFunctions {
   // Messages inside the node (direct/): what this process is there, opening it, and its parts.
   NodePlace (*node_place)();
   bool (*waiters_may_sleep)();
+  void (*count_receive_on_both_ways)();
+  void (*count_passed)();
   bool (*open_direct)(const int* members, int count);
   bool (*reductions_direct)();
   void (*count_direct_collective)(bool alone);
   void (*use_direct)(bool on, bool refused);
-  void (*wait_direct_begin)(void* place, void (*poke)());
+  void (*wait_direct_begin)(void* place, bool (*poke)());
   void (*wait_direct_pause)(void* place);
   void (*wait_direct_end)(void* place);
   direct::EndpointFunctions endpoint;

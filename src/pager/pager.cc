@@ -372,6 +372,25 @@ bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before) {
   return true;
 }
 
+bool overlaps(const void* address, uint64_t bytes) {
+  const arena::Partition& arena = partition();
+  if (covers(address)) {
+    return true;
+  }
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  if (begin < arena.base && begin + bytes > arena.base) {
+    return true;
+  }
+  const int count = arena.static_region_count.load(std::memory_order_acquire);
+  for (int index = 0; index < count; ++index) {
+    const arena::StaticRegion& region = arena.static_regions[index];
+    if (begin < region.address && begin + bytes > region.address) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void* alias_of(const void* address) {
   uint64_t offset = 0;
   (void)arena::find_offset(detail::the_partition, reinterpret_cast<uintptr_t>(address), offset);

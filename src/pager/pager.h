@@ -54,8 +54,8 @@ arena::Partition& partition();
 /// True if [address, ...) lies in this process's evictable memory. Safe in signal handlers, a few ns when it does not.
 inline bool covers(const void* address);
 
-/// True if any of [address, address + bytes) does.
-inline bool overlaps(const void* address, uint64_t bytes);
+/// True if any of [address, address + bytes) does. Looks at the address only.
+__attribute__((access(none, 1))) bool overlaps(const void* address, uint64_t bytes);
 
 /// The other mapping of the memory at `address`, which must lie in evictable memory: no faults, no rights of the program's. To
 /// be used under a hold.
@@ -138,20 +138,4 @@ inline bool covers(const void* address) {
   return detail::the_partition.base != 0 &&
          arena::find_offset(detail::the_partition, reinterpret_cast<uintptr_t>(address), offset);
 }
-inline bool overlaps(const void* address, uint64_t bytes) {
-  const arena::Partition& arena = detail::the_partition;
-  if (covers(address)) {
-    return true;
-  }
-  const auto begin = reinterpret_cast<uintptr_t>(address);
-  const int count = arena.static_region_count.load(std::memory_order_acquire);
-  for (int index = 0; index < count; ++index) {
-    const arena::StaticRegion& region = arena.static_regions[index];
-    if (begin < region.address && begin + bytes > region.address) {
-      return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace headroom::pager

@@ -38,6 +38,54 @@ def test_every_call(mpi, ranks, tmp_path):
         assert run.total("bells_rung") > 0 and run.total("direct_sleeps") > 0
 
 
+@pytest.mark.parametrize("way", ["attach", "aside", "refused"])
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_buffers_outside_evictable_memory(mpi, ranks, way, tmp_path):
+    """Stacks and small allocations: one copy by cross-memory attach, two where that is off or a container refuses it."""
+    run = headroom_run(
+        [compile_program(mpi, "outside_buffers.c"), 1, 3],
+        tmp_path,
+        before=[*([compile_program(None, "deny.c")] if way == "refused" else []), *mpi.command(ranks)],
+        memory="1G",
+        attach={"attach": "on", "aside": "off", "refused": "auto"}[way],
+    )
+    assert run.status == 0, run.errors
+    count, outside = map(int, re.fullmatch(r"ok (\d+) (\d+)\n", run.output).groups())
+    assert count == run.total("messages_direct")
+    attached = run.total("messages_attached")
+    assert attached <= outside <= attached + run.total("messages_aside")
+    assert attached > outside // 3 if way == "attach" else attached == 0
+    assert run.total("messages_attached_bytes") >= 8192 * attached
+    assert run.total("messages_shared") > 0
+
+
+def test_buffers_outside_evictable_memory_while_memory_is_short(mpi, engine, tmp_path):
+    run = headroom_run(
+        [compile_program(mpi, "outside_buffers.c"), 40, 3],
+        tmp_path,
+        before=mpi.command(4),
+        memory="96M",
+        engine=engine,
+        attach="on",
+    )
+    assert run.status == 0, run.errors
+    assert run.output == f"ok {run.total('messages_direct')} {run.output.split()[2]}\n"
+    assert run.total("messages_attached") > 0
+    run.assert_paged(4 * 40 * MIB, 96 * MIB)
+
+
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+def test_forced_attach_that_a_container_refuses(mpi, tmp_path):
+    run = headroom_run(
+        [compile_program(mpi, "outside_buffers.c"), 1, 1],
+        tmp_path,
+        before=[compile_program(None, "deny.c"), *mpi.command(2)],
+        attach="on",
+    )
+    assert run.status != 0
+    assert re.search(r"--attach on: memory of rank \d \(process \d+\) cannot be read by process_vm_readv", run.errors)
+
+
 def test_every_call_while_memory_is_short(mpi, engine, tmp_path):
     run, count = messages(mpi, 4, tmp_path, "calls", 40, 0, 14, memory="96M", engine=engine)
     assert run.total("messages_direct") == count == 4 * (18 * 10 * 8 // 14 + 18 * 2)

@@ -147,6 +147,7 @@ void begin_datatypes();
 #include "communicators.inc"
 #include "datatypes.inc"
 #include "direct_requests.inc"
+#include "library_parts.inc"
 
 int finish_collective(MPI_Request& request) {
   core->count_nonblocking_collective();

@@ -1,0 +1,50 @@
+"""Communicators that span nodes (emulated: sessions of their own on one machine): messages inside a node are direct, others the
+library's, and receives from any source wait for both."""
+
+import re
+
+import pytest
+
+from conftest import WHEELS, compile_program, headroom_run, on_nodes
+
+MIB = 1 << 20
+
+
+def spanning(mpi, ranks: int, nodes: int, tmp_path, rounds: int, pressure: int, **settings):
+    program = compile_program(mpi, "spanning.c")
+    before = [*mpi.command(ranks), *on_nodes(nodes)]
+    run = headroom_run([program, nodes, rounds, ranks, pressure], tmp_path, before=before, direct="on", **settings)
+    assert run.status == 0, run.errors
+    assert len(run.reports) == nodes
+    sent, here = map(int, re.fullmatch(r"ok (\d+) (\d+)\n", run.output).groups())
+    assert 0 < here < sent
+    assert run.total("messages_direct") == here
+    assert run.total("receives_on_both_ways") > 0
+    return run, sent, here
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(4, 2), (7, 3)])
+def test_messages_of_all_kinds(mpi, ranks, nodes, tmp_path):
+    run, sent, here = spanning(mpi, ranks, nodes, tmp_path, 8, 1, memory="1G")
+    assert run.total("messages_fetched") > here // 8
+    # Parts of calls that send and receive are not counted there.
+    assert sent - here - 4 * ranks <= run.total("messages_passed") <= sent - here
+    assert run.total("helped_while_away") > 0  # a synchronous send to a receive from anybody that was in a collective
+
+
+def test_while_memory_is_short(mpi, engine, tmp_path):
+    run, _, _ = spanning(mpi, 4, 2, tmp_path, 3, 60, memory="96M", engine=engine)
+    assert run.total("messages_streamed") > 0
+    for node in run.reports:
+        assert node["short_of_memory"]
+        assert node["total"]["bytes_written"] > (2 * 60 - 96) * MIB
+        assert {rank["engine"] for rank in node["ranks"]} == {engine}
+
+
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+def test_direct_off(mpi, tmp_path):
+    run = headroom_run(
+        [compile_program(mpi, "spanning.c"), 2, 2, 1, 1], tmp_path, before=[*mpi.command(4), *on_nodes(2)], direct="off"
+    )
+    assert run.status == 0, run.errors
+    assert run.total("messages_direct") == run.total("receives_on_both_ways") == 0
