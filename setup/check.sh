@@ -1,5 +1,5 @@
 #!/bin/bash
-# All tests: the unit tests (also with sanitizers), then everything that runs the command.
+# All tests: the unit tests (also with sanitizers; the thread sanitizer for what processes share), then everything that runs the command.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/build/venv/bin:$PATH"
@@ -28,6 +28,11 @@ for preset in release sanitize; do
   # Under the address sanitizer malloc is its own and fork is watched; the tests with children run without.
   ctest --test-dir build/$preset --output-on-failure -j 1 --output-junit unit_tests.xml | tail -n 8
 done
+
+echo "unit tests: threads"
+cmake --preset threads >/dev/null
+cmake --build --preset threads --target unit_tests | tail -n 1
+ctest --test-dir build/threads --output-on-failure -j 1 -R '^(Endpoints|Channel)' | tail -n 8
 
 echo "tests of the command, with MPI"
 pytest -q "$@"

@@ -131,7 +131,7 @@ def plain_run(command: list, timeout: int = 120, env: dict | None = None) -> sub
     return subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=env or environment(), check=False)
 
 
-# Makes ranks of one machine those of several nodes: rank r is on node r % NODES. Each node has a session and reports of its own.
+# Makes ranks of one machine those of several nodes: rank r is on node r % NODES. Each node has its own session and reports.
 _ON_NODES = """
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK} size=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}
 node=$((rank % NODES)) here=$(((size - node + NODES - 1) / NODES))

@@ -99,8 +99,7 @@ class FutexLock {
     constexpr int kLooks = 100;
     for (int look = 0; look < kLooks; ++look) {
       uint32_t expected = 0;
-      if (word_.load(std::memory_order_relaxed) == 0 &&
-          word_.compare_exchange_strong(expected, 1, std::memory_order_acquire)) {
+      if (word_.load(std::memory_order_relaxed) == 0 && word_.compare_exchange_strong(expected, 1, std::memory_order_acquire)) {
         return;
       }
 #if defined(__x86_64__)

@@ -123,7 +123,7 @@ bool suits_attaching(const Content& content) {
   for (uint64_t index = 0; index < content.layout->runs; ++index) {
     pieces += content.layout->run[index].count;
   }
-  return content.layout->element_bytes / pieces >= kSuitablePiece;
+  return pieces > 0 && content.layout->element_bytes / pieces >= kSuitablePiece;
 }
 
 bool copy(Walk& to, Walk& from, uint64_t bytes, const Way& way) {

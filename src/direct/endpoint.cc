@@ -17,10 +17,10 @@ Endpoint the_endpoint;
 }
 Endpoint& endpoint() { return the_endpoint; }
 
-bool Endpoint::open(const node::Session& session, const int* members, int count) {
+bool Endpoint::open(const node::Session& session, const int* members, int count, char* mapped) {
   session_ = &session;
   if (session.messages_descriptor < 0 ||
-      memory_.open(session.messages_descriptor, session.index, node::kMaxMembers) != base::Status::kOk) {
+      memory_.open(session.messages_descriptor, session.index, node::kMaxMembers, mapped) != base::Status::kOk) {
     return false;
   }
   for (int index = 0; index < count; ++index) {

@@ -124,8 +124,9 @@ enum class SendOutcome { kComplete, kPending, kNoMemory };
 
 class Endpoint {
  public:
-  /// Maps message memory and the memory of all members in `members`; false if any of that cannot be had. Once.
-  bool open(const node::Session& session, const int* members, int count);
+  /// Maps message memory and the memory of all members in `members`; false if any of that cannot be had. Once. `mapped`: where
+  /// this process has message memory mapped already, if it has (several endpoints in one process).
+  bool open(const node::Session& session, const int* members, int count, char* mapped = nullptr);
   /// From now on calls come from several threads.
   void expect_threads() { threads_ = true; }
   [[nodiscard]] bool is_open() const { return open_; }

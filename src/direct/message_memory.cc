@@ -35,11 +35,7 @@ bool is_allowed_size(uint64_t bytes) {
 
 }  // namespace
 
-Status MessageMemory::open(int file, int index, int areas) {
-  const uint64_t bytes = static_cast<uint64_t>(areas) * kAreaBytes;
-  if (!is_allowed_size(bytes) || base::is_error(system_call(SYS_ftruncate, file, bytes))) {
-    return Status::kNoMemory;
-  }
+Status MessageMemory::map(uint64_t bytes) {
   // Reserved larger than needed, so that the file can lie at an aligned address in it.
   const long place =
       system_call(SYS_mmap, 0, bytes + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -48,7 +44,7 @@ Status MessageMemory::open(int file, int index, int areas) {
   }
   const uint64_t begin = aligned(static_cast<uint64_t>(place), kAlignment);
   const long mapped =
-      system_call(SYS_mmap, begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0);
+      system_call(SYS_mmap, begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file_, 0);
   if (base::is_error(mapped)) {
     (void)system_call(SYS_munmap, place, bytes + kAlignment);
     return Status::kNoMemory;
@@ -56,7 +52,19 @@ Status MessageMemory::open(int file, int index, int areas) {
   (void)system_call(SYS_madvise, begin, bytes, MADV_DONTFORK);
   (void)system_call(SYS_madvise, begin, bytes, MADV_DONTDUMP);
   base_ = reinterpret_cast<char*>(begin);
+  return Status::kOk;
+}
+
+Status MessageMemory::open(int file, int index, int areas, char* mapped) {
+  const uint64_t bytes = static_cast<uint64_t>(areas) * kAreaBytes;
+  if (!is_allowed_size(bytes) || base::is_error(system_call(SYS_ftruncate, file, bytes))) {
+    return Status::kNoMemory;
+  }
   file_ = file;
+  base_ = mapped;
+  if (mapped == nullptr && map(bytes) != Status::kOk) {
+    return Status::kNoMemory;
+  }
   next_ = static_cast<uint64_t>(index) * kAreaBytes + kRootBytes;
   end_ = static_cast<uint64_t>(index + 1) * kAreaBytes;
   used_bytes_ = kRootBytes;

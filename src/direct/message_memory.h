@@ -23,8 +23,9 @@ inline constexpr int kSizes = 28;  // 64 bytes to 8 GiB
 class MessageMemory {
  public:
   /// Makes the file, which may be empty, large enough for `areas` areas, maps it and takes area `index`. The mapping is aligned
-  /// so that a piece's address has its size's alignment. kNoMemory where RLIMIT_AS or RLIMIT_FSIZE forbid it.
-  base::Status open(int file, int index, int areas);
+  /// so that a piece's address has its size's alignment. `mapped`: where it is mapped already, or nullptr. kNoMemory where
+  /// RLIMIT_AS or RLIMIT_FSIZE forbid it.
+  base::Status open(int file, int index, int areas, char* mapped = nullptr);
 
   [[nodiscard]] char* base() const { return base_; }
   [[nodiscard]] uint64_t offset_of(const void* piece) const {
@@ -58,6 +59,8 @@ class MessageMemory {
     FreePiece* next;
     uint64_t kept_bytes;  // that still have memory, of a large piece
   };
+
+  base::Status map(uint64_t bytes);
 
   char* base_ = nullptr;
   int file_ = -1;

@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 namespace headroom::direct {
@@ -41,6 +42,13 @@ class Endpoints : public ::testing::Test {
     ledger = static_cast<node::Ledger*>(
         mmap(nullptr, sizeof(node::Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     ledger->free_bytes.store(int64_t{1} << 30);
+    // Both see one mapping, and only the areas of these two: the thread sanitizer knows memory by its address, and has few.
+    constexpr uint64_t kAlignment = 1 << 20;
+    void* const place = mmap(nullptr, kMappedBytes + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(MAP_FAILED, place);
+    mapped = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(place) + kAlignment) & ~(kAlignment - 1));
+    ASSERT_EQ(0, ftruncate(file, kMappedBytes));
+    ASSERT_NE(MAP_FAILED, mmap(mapped, kMappedBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0));
     for (int index = 0; index < 2; ++index) {
       ledger->members[index].pid.store(getpid());
       sessions[index].ledger = ledger;
@@ -48,11 +56,12 @@ class Endpoints : public ::testing::Test {
       sessions[index].index = index;
       sessions[index].messages_descriptor = file;
       ends[index] = std::make_unique<Endpoint>();
-      ASSERT_TRUE(ends[index]->open(sessions[index], nullptr, 0));
+      ASSERT_TRUE(ends[index]->open(sessions[index], nullptr, 0, mapped));
     }
   }
   void TearDown() override {
     munmap(ledger, sizeof(node::Ledger));
+    munmap(mapped, kMappedBytes);
     close(file);
   }
 
@@ -61,7 +70,9 @@ class Endpoints : public ::testing::Test {
                             synchronous ? SendKind::kSynchronous : SendKind::kStandard, 0, sending);
   }
 
+  static constexpr uint64_t kMappedBytes = 2 * kAreaBytes;
   int file = -1;
+  char* mapped = nullptr;
   node::Ledger* ledger = nullptr;
   node::Session sessions[2];
   std::unique_ptr<Endpoint> ends[2];
@@ -255,7 +266,10 @@ TEST_F(Endpoints, CopiesAsideAreGivenBack) {
   std::vector<char> content(2 << 20);
   for (int round = 0; round < 50; ++round) {
     Sending* sending = nullptr;
-    ASSERT_EQ(SendOutcome::kComplete, send(0, 3, content, false, sending));
+    if (send(0, 3, content, false, sending) == SendOutcome::kPending) {  // from the second on: it could be attached to
+      ends[0]->copy_aside(sending);
+      ASSERT_TRUE(ends[0]->is_finished(sending));
+    }
     EXPECT_EQ(before - (2 << 20), ledger->free_bytes.load());
     std::vector<char> buffer(2 << 20);
     Receiving receiving;
@@ -266,6 +280,164 @@ TEST_F(Endpoints, CopiesAsideAreGivenBack) {
     (void)ends[0]->progress();
     EXPECT_EQ(before, ledger->free_bytes.load());
   }
+}
+
+TEST_F(Endpoints, MemoryThatIsNotSharedIsReadByAttaching) {
+  for (const uint64_t bytes : {8192, 16384, 100000, 1 << 20}) {
+    std::vector<char> content(bytes);
+    std::vector<char> buffer(bytes);
+    Sending* sending = nullptr;
+    (void)send(0, 3, content, false, sending);  // so that it has been tried
+    Receiving first;
+    first.envelope = {9, 0, 3};
+    first.into = {buffer.data(), buffer.size(), nullptr};
+    ends[1]->receive(first);
+    ASSERT_TRUE(first.complete.load());
+    fill(content, static_cast<uint32_t>(bytes));
+    ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, true, sending));
+    EXPECT_EQ(1U, transfer_of(sending->record).attached);
+    Receiving second;
+    second.envelope = {9, 0, 3};
+    second.into = {buffer.data(), buffer.size(), nullptr};
+    ends[1]->receive(second);
+    ASSERT_TRUE(second.complete.load());
+    EXPECT_EQ(content, buffer);
+    EXPECT_TRUE(ends[0]->is_finished(sending));
+  }
+}
+
+TEST_F(Endpoints, AReceiveThatIsAskedFirstMayHaveItsMessageAlready) {
+  for (const uint64_t bytes : {10, 5000, 50000}) {
+    for (const bool before : {false, true}) {
+      std::vector<char> content(bytes);
+      fill(content, 5);
+      std::vector<char> buffer(bytes);
+      Receiving refuses;
+      Receiving takes;
+      int asked = 0;
+      for (Receiving* receiving : {&refuses, &takes}) {
+        receiving->envelope = {9, kAny, 3};
+        receiving->into = {buffer.data(), buffer.size(), nullptr};
+        receiving->owner = &asked;
+      }
+      refuses.may_take = [](void* owner) { return ++*static_cast<int*>(owner) < 0; };
+      takes.may_take = [](void* owner) { return ++*static_cast<int*>(owner) > 0; };
+      Sending* sending = nullptr;
+      if (before) {
+        (void)send(0, 3, content, true, sending);
+        (void)ends[1]->progress();
+      }
+      ends[1]->receive(refuses);
+      EXPECT_EQ(before, refuses.withdrawn);
+      ends[1]->receive(takes);
+      if (!before) {
+        (void)send(0, 3, content, true, sending);
+        (void)ends[1]->progress();
+      }
+      EXPECT_TRUE(refuses.withdrawn);
+      EXPECT_FALSE(refuses.complete.load());
+      EXPECT_TRUE(ends[1]->withdraw(refuses));
+      ASSERT_TRUE(takes.complete.load());
+      EXPECT_FALSE(ends[1]->withdraw(takes));
+      EXPECT_EQ(2, asked);
+      EXPECT_EQ(content, buffer);
+      EXPECT_TRUE(ends[0]->is_finished(sending));
+    }
+  }
+}
+
+/// What a thread of TwoThreadsExchange has under way.
+struct Exchange {
+  Endpoint& end;
+  int self;
+  std::mt19937 random;
+  struct Out {
+    Sending* sending;
+    std::vector<char> content;
+  };
+  std::deque<Out> out = {};
+  std::deque<std::unique_ptr<Asked>> in = {};
+  uint32_t sent = 0;
+  uint32_t received = 0;
+  bool failed = false;
+
+  static uint64_t bytes_of(uint32_t number) {
+    const uint64_t sizes[] = {0, 8, 40, 500, 513, 8000, 8200, 20000, 70000, 300000};
+    return sizes[number * 2654435761U / 7 % 10];
+  }
+  void send_one() {
+    Out one = {nullptr, std::vector<char>(bytes_of(sent))};
+    fill(one.content, sent);
+    const SendKind kind = random() % 4 == 0 ? SendKind::kSynchronous : SendKind::kStandard;
+    const SendOutcome outcome = end.send(1 - self, {9, self, static_cast<int32_t>(sent % 3)},
+                                         {one.content.data(), one.content.size(), nullptr}, kind, random() % 50, one.sending);
+    failed = failed || outcome == SendOutcome::kNoMemory;
+    ++sent;
+    if (outcome == SendOutcome::kPending) {
+      out.push_back(std::move(one));
+    }
+  }
+  void finish_sends() {
+    for (size_t count = out.size(); count > 0; --count) {
+      Out one = std::move(out.front());
+      out.pop_front();
+      if (random() % 8 == 0) {
+        end.copy_aside(one.sending);
+      }
+      if (!end.is_finished(one.sending)) {
+        out.push_back(std::move(one));
+      }
+    }
+  }
+  void ask_one() {
+    in.push_back(std::make_unique<Asked>());
+    Asked& one = *in.back();
+    const auto number = static_cast<uint32_t>(received + in.size() - 1);
+    one.expected = {{9, 1 - self, static_cast<int32_t>(number % 3)}, number, bytes_of(number)};
+    one.buffer.resize(300000);
+    // Messages come in the order of their numbers, so any receive in that order may leave its tag open.
+    one.receiving.envelope = {9, random() % 2 == 0 ? kAny : 1 - self, random() % 2 == 0 ? kAny : one.expected.envelope.tag};
+    one.receiving.into = {one.buffer.data(), one.buffer.size(), nullptr};
+    end.receive(one.receiving);
+  }
+  void finish_receives() {
+    while (!in.empty() && in.front()->receiving.complete.load(std::memory_order_acquire)) {
+      Asked& one = *in.front();
+      std::vector<char> wanted(one.expected.bytes);
+      fill(wanted, one.expected.number);
+      failed = failed || one.receiving.bytes != wanted.size() || one.receiving.tag != one.expected.envelope.tag ||
+               memcmp(wanted.data(), one.buffer.data(), wanted.size()) != 0;
+      in.pop_front();
+      ++received;
+    }
+  }
+  void run(uint32_t messages) {
+    while (!failed && (received < messages || sent < messages || !out.empty())) {
+      if (sent < messages && out.size() < 20 && random() % 2 == 0) {
+        send_one();
+      }
+      if (received + in.size() < messages && in.size() < 10 && random() % 2 == 0) {
+        ask_one();
+      }
+      (void)end.progress();
+      finish_sends();
+      finish_receives();
+    }
+    // What was left to the other side is fetched by now, or will be without this one.
+  }
+};
+
+// Under the thread sanitizer this is the test of the protocol's memory order.
+TEST_F(Endpoints, TwoThreadsExchange) {
+  constexpr uint32_t kMessages = 1000;
+  Exchange one = {*ends[0], 0, std::mt19937(1)};
+  Exchange other = {*ends[1], 1, std::mt19937(2)};
+  std::thread thread([&] { other.run(kMessages); });
+  one.run(kMessages);
+  thread.join();
+  EXPECT_FALSE(one.failed || other.failed);
+  EXPECT_EQ(kMessages, one.received);
+  EXPECT_EQ(kMessages, other.received);
 }
 
 }  // namespace
