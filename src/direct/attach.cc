@@ -5,6 +5,8 @@
 #include <sys/prctl.h>
 #include <sys/uio.h>
 
+#include <cstring>
+
 #include "base/system_calls.h"
 
 namespace headroom::direct {
@@ -73,21 +75,33 @@ uint64_t copy_at_once(Walk& to, Walk& from, uint64_t bytes, const Way& way) {
   return static_cast<uint64_t>(copied);
 }
 
-/// Reads the next bytes into memory that is surely there and copies them on: this process's own memory may be out on storage
-/// and of the kind that the kernel cannot bring in.
+/// Copies all of it; false if the other process's memory cannot be reached.
+bool copy_fully(Walk& to, Walk& from, uint64_t bytes, const Way& way) {
+  while (bytes > 0) {
+    const uint64_t copied = copy_at_once(to, from, bytes, way);
+    if (copied == 0) {
+      return false;
+    }
+    bytes -= copied;
+  }
+  return true;
+}
+
+/// Copies the next bytes by way of the stack: this process's own memory may be out on storage, or hidden, and of the kind that
+/// the kernel cannot bring in. 0: the other process's cannot be reached.
 uint64_t copy_by_bounce(Walk& to, Walk& from, uint64_t bytes, const Way& way) {
   char bounce[kBounceBytes];
   const uint64_t part = bytes < kBounceBytes ? bytes : kBounceBytes;
+  memset(bounce, 0, part);  // stacks may be of that kind too
   Walk into({bounce, part, nullptr});
-  uint64_t copied = 0;
-  while (copied < part) {
-    const uint64_t now = copy_at_once(into, from, part - copied, way);
-    if (now == 0) {
-      return 0;
-    }
-    copied += now;
-  }
   Walk again({bounce, part, nullptr});
+  if (way.reach == Reach::kToOther) {
+    copy(into, from, part);
+    return copy_fully(to, again, part, way) ? part : 0;
+  }
+  if (!copy_fully(into, from, part, way)) {
+    return 0;
+  }
   copy(to, again, part);
   return part;
 }
@@ -133,7 +147,7 @@ bool copy(Walk& to, Walk& from, uint64_t bytes, const Way& way) {
   }
   while (bytes > 0) {
     uint64_t copied = copy_at_once(to, from, bytes, way);
-    if (copied == 0 && way.reach == Reach::kFromOther) {
+    if (copied == 0) {
       copied = copy_by_bounce(to, from, bytes, way);
     }
     if (copied == 0) {

@@ -17,7 +17,6 @@ void Endpoint::go_away() {
     has_helper_.store(false);
     return;
   }
-  own_root().asks_later.store(asking_ > 0, std::memory_order_relaxed);
   own_root().away.fetch_add(1, std::memory_order_release);
 }
 

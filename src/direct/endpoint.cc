@@ -93,15 +93,22 @@ void Endpoint::report_lost(int member) {
       lost.rank.load(std::memory_order_relaxed), lost.pid.load(std::memory_order_relaxed));
 }
 
+void Endpoint::count_asking(const Receiving& receiving, int change) {
+  if (__builtin_expect(receiving.may_take != nullptr, 0)) {
+    asking_ += change;
+    own_root().asks_later.store(asking_ > 0, std::memory_order_relaxed);
+  }
+}
+
 void Endpoint::unpost(Receiving& receiving) {
   posted_.remove(&receiving);
-  asking_ -= receiving.may_take != nullptr ? 1 : 0;
+  count_asking(receiving, -1);
 }
 
 /// Gives a message to the receive that it belongs to; false if there is none yet.
 bool Endpoint::hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes) {
   while (auto* receiving = static_cast<Receiving*>(posted_.find(envelope))) {
-    if (receiving->may_take != nullptr && helping_) {
+    if (helping_ && (unasked_ || receiving->may_take != nullptr)) {  // what comes later must not overtake what was left
       acknowledge(record, member);
       unasked_ = true;
       return false;
@@ -286,8 +293,8 @@ bool Endpoint::take_waiting(Receiving& receiving) {
 void Endpoint::receive(Receiving& receiving) {
   const Guard guard(*this);
   if (!take_waiting(receiving)) {
-    asking_ += receiving.may_take != nullptr ? 1 : 0;
     posted_.append(&receiving);
+    count_asking(receiving, 1);
   }
 }
 

@@ -31,7 +31,7 @@ struct Root {
   std::atomic<uint32_t> bell;                  // futex; changed to wake it
   std::atomic<uint32_t> away;                  // the owner's threads in blocking calls of the MPI library (away.cc)
   std::atomic<uint32_t> away_bell;             // futex: the owner's helper thread is wanted
-  std::atomic<bool> asks_later;                // while it is away: it has receives that must be asked (may_take)
+  std::atomic<bool> asks_later;                // the owner has posted receives that must be asked (may_take)
   alignas(64) std::atomic<uint32_t> opened;    // how many channels to the owner others have opened
   std::atomic<uint64_t> own_address;           // of this Root, in the owner: what others try to read by attaching
   alignas(64) std::atomic<bool> attaches_to[node::kMaxMembers];     // whether the owner can read that member's memory
@@ -198,6 +198,7 @@ class Endpoint {
   bool take_waiting(Receiving& receiving);
   bool take_out_of_queue(Receiving& receiving);
   void unpost(Receiving& receiving);
+  void count_asking(const Receiving& receiving, int change);
   void ask_what_was_not_asked();
   bool take_next(Receiving& receiving);
   Message* find_locked(const Envelope& wanted);
@@ -250,7 +251,7 @@ class Endpoint {
   Receiving* streams_in_ = nullptr;
   LeftSendings left_;
   uint64_t held_bytes_ = 0;
-  uint64_t asking_ = 0;  // posted receives that must be asked
+  int64_t asking_ = 0;  // posted receives that must be asked
   std::atomic<bool> has_helper_ = false;
   bool helping_ = false;  // the helper has the lock
   bool unasked_ = false;  // it left messages that receives must be asked about

@@ -50,6 +50,7 @@ void Waiting::pause_or_sleep() {
       sched::give_slot_up();
     }
     announced_ = true;
+    also_elsewhere_ = poke_();
     bell_ = root.bell.load(std::memory_order_acquire);
     root.sleeping.store(1, std::memory_order_relaxed);
     // Pairs with the fence in Endpoint::wake().
