@@ -107,6 +107,7 @@ void Endpoint::unpost(Receiving& receiving) {
 
 /// Gives a message to the receive that it belongs to; false if there is none yet.
 bool Endpoint::hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes) {
+  ++asked_about_;
   while (auto* receiving = static_cast<Receiving*>(posted_.find(envelope))) {
     if (helping_ && (unasked_ || receiving->may_take != nullptr)) {  // what comes later must not overtake what was left
       acknowledge(record, member);
@@ -117,7 +118,7 @@ bool Endpoint::hand_over(const Envelope& envelope, RecordHeader* record, int mem
       return true;  // it is gone
     }
     unpost(*receiving);
-    if (receiving->may_take == nullptr || receiving->may_take(receiving->owner)) {
+    if (receiving->may_take == nullptr || receiving->may_take(receiving->owner, envelope.tag, asked_about_)) {
       deliver(*receiving, record, member, bytes);
       return true;
     }
@@ -275,7 +276,8 @@ bool Endpoint::take_waiting(Receiving& receiving) {
     const int member = message->member;
     const uint64_t bytes = message->bytes;
     const bool claimed = claim(record, member);
-    if (claimed && receiving.may_take != nullptr && !receiving.may_take(receiving.owner)) {
+    if (claimed && receiving.may_take != nullptr &&
+        !receiving.may_take(receiving.owner, message->envelope.tag, ++asked_about_)) {
       unclaim(record);
       receiving.withdrawn = true;
       return true;

@@ -89,8 +89,8 @@ struct Receiving : PostedReceive {
   uint64_t streamed = 0;
   Receiving* next = nullptr;
   // A receive that waits for messages elsewhere too (the MPI library's, from other nodes) is asked before it gets one here;
-  // called with the endpoint's lock, by a thread of the program's. nullptr: it is not asked.
-  bool (*may_take)(void* owner) = nullptr;
+  // called with the endpoint's lock, by a thread of the program's. `message` tells messages apart. nullptr: it is not asked.
+  bool (*may_take)(void* owner, int32_t tag, uint64_t message) = nullptr;
   void* owner = nullptr;
   bool withdrawn = false;  // it was taken out of the queue, since it got a message elsewhere
 };
@@ -253,8 +253,9 @@ class Endpoint {
   uint64_t held_bytes_ = 0;
   int64_t asking_ = 0;  // posted receives that must be asked
   std::atomic<bool> has_helper_ = false;
-  bool helping_ = false;  // the helper has the lock
-  bool unasked_ = false;  // it left messages that receives must be asked about
+  bool helping_ = false;      // the helper has the lock
+  uint64_t asked_about_ = 0;  // messages
+  bool unasked_ = false;      // it left messages that receives must be asked about
 };
 
 /// This process's.

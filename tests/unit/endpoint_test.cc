@@ -320,8 +320,8 @@ TEST_F(Endpoints, AReceiveThatIsAskedFirstMayHaveItsMessageAlready) {
         receiving->into = {buffer.data(), buffer.size(), nullptr};
         receiving->owner = &asked;
       }
-      refuses.may_take = [](void* owner) { return ++*static_cast<int*>(owner) < 0; };
-      takes.may_take = [](void* owner) { return ++*static_cast<int*>(owner) > 0; };
+      refuses.may_take = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) < 0; };
+      takes.may_take = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) > 0; };
       Sending* sending = nullptr;
       if (before) {
         (void)send(0, 3, content, true, sending);
