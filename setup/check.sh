@@ -30,9 +30,11 @@ for preset in release sanitize; do
 done
 
 echo "unit tests: threads"
+fixed_addresses=() # the thread sanitizer of GCC 12 does not bear addresses that are as random as newer kernels make them
+if setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
 cmake --preset threads >/dev/null
-cmake --build --preset threads --target unit_tests | tail -n 1
-ctest --test-dir build/threads --output-on-failure -j 1 -R '^(Endpoints|Channel)' | tail -n 8
+"${fixed_addresses[@]}" cmake --build --preset threads --target unit_tests | tail -n 1
+"${fixed_addresses[@]}" ctest --test-dir build/threads --output-on-failure -j 1 -R '^(Endpoints|Channel)' | tail -n 8
 
 echo "tests of the command, with MPI"
 pytest -q "$@"
