@@ -22,6 +22,7 @@ def test_help_has_every_setting_and_only_those():
         "store",
         "store-direct",
         "direct",
+        "attach",
         "reductions",
         "mode",
         "evict",
