@@ -124,7 +124,7 @@ def test_several_nodes(tmp_path):
     nodes = [json.loads(report.read_text()), json.loads(next(tmp_path.glob("nodes.json.*")).read_text())]
     for node, ranks in zip(nodes, ({0, 1}, {2, 3}), strict=True):
         assert {rank["rank"] for rank in node["ranks"]} == ranks
-        assert node["total"]["messages_direct"] == 0  # what spans nodes is the library's
+        assert node["total"]["messages_direct"] > 0  # inside each node
         assert node["short_of_memory"] and node["total"]["bytes_written"] >= 2 * 2 * 16 * MIB - 32 * MIB
         assert node["peak_resident_bytes"] <= within(32 * MIB)
 
