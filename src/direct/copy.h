@@ -6,9 +6,9 @@
 
 namespace headroom::direct {
 
-/// From here on a copy goes past the cache: the receiver could not use it from there anyway, and no line is read to be
-/// overwritten.
-inline constexpr uint64_t kPastCache = 64 << 20;
+/// From here on a copy goes past the cache, with no line read to be overwritten: what was copied first would have left the cache
+/// by the end of it. A quarter of the largest cache, since source and target go through the caches of both sides.
+uint64_t past_cache_from();
 
 /// Copies with non-temporal stores where the processor has them.
 void copy_past_cache(char* to, const char* from, uint64_t bytes);
@@ -47,6 +47,7 @@ inline void copy_short(char* to, const char* from, uint64_t bytes) {
   }
 }
 
+/// The lengths that datatypes are made of without a call.
 inline void copy_bytes(char* to, const char* from, uint64_t bytes) {
   switch (bytes) {
     case 4:
@@ -65,11 +66,7 @@ inline void copy_bytes(char* to, const char* from, uint64_t bytes) {
       memcpy(to, from, 64);
       return;
     default:
-      if (bytes < kPastCache) {
-        memcpy(to, from, bytes);
-      } else {
-        copy_past_cache(to, from, bytes);
-      }
+      memcpy(to, from, bytes);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "base/system_calls.h"
 #include "direct/copy.h"
 #include "direct/message_memory.h"
+#include "direct/strided_copy.h"
 
 namespace headroom::direct {
 namespace {
@@ -163,31 +164,117 @@ void Walk::next() {
 }
 
 void Walk::skip(uint64_t bytes) {
-  if (layout_ != nullptr && run_ == 0 && in_run_ == 0 && bytes >= layout_->element_bytes &&
-      piece_ == at_ + layout_->run[0].offset) {
-    const uint64_t elements = bytes / layout_->element_bytes;
-    at_ += static_cast<int64_t>(elements) * layout_->extent;
-    left_ -= elements * layout_->element_bytes;
-    bytes -= elements * layout_->element_bytes;
+  if (layout_ == nullptr) {
+    pass(bytes);
+    return;
+  }
+  while (bytes > 0) {
+    const Run& run = layout_->run[run_];
+    if (piece_bytes_ < run.bytes || bytes < run.bytes) {  // a part of a piece
+      const uint64_t part = bytes < piece_bytes_ ? bytes : piece_bytes_;
+      pass(part);
+      bytes -= part;
+      continue;
+    }
+    if (run_ == 0 && in_run_ == 0 && bytes >= layout_->element_bytes) {
+      const uint64_t elements = bytes / layout_->element_bytes;
+      at_ += static_cast<int64_t>(elements) * layout_->extent;
+      left_ -= elements * layout_->element_bytes;
+      bytes -= elements * layout_->element_bytes;
+    } else {
+      uint64_t pieces = bytes / run.bytes;
+      pieces = pieces < run.count - in_run_ ? pieces : run.count - in_run_;
+      in_run_ += pieces;
+      left_ -= pieces * run.bytes;
+      bytes -= pieces * run.bytes;
+      if (in_run_ == run.count) {
+        in_run_ = 0;
+        if (++run_ == layout_->runs) {
+          run_ = 0;
+          at_ += layout_->extent;
+        }
+      }
+    }
     if (left_ > 0) {
       load();
     }
   }
-  while (bytes > 0) {
-    const uint64_t part = bytes < piece_bytes_ ? bytes : piece_bytes_;
-    pass(part);
-    bytes -= part;
+}
+
+Walk::Row Walk::row_ahead(uint64_t bytes) const {
+  if (piece_bytes_ >= 2 * bytes) {
+    return {static_cast<int64_t>(bytes), piece_bytes_ / bytes};
   }
+  if (layout_ == nullptr || layout_->run[run_].bytes != bytes || piece_bytes_ != bytes) {
+    return {0, 1};
+  }
+  const Run& run = layout_->run[run_];
+  const uint64_t there = run.count - in_run_;
+  return {run.stride, there < left_ / bytes ? there : left_ / bytes};
+}
+
+Walk::Row Walk::rows_ahead(const Row& row, uint64_t bytes) const {
+  const uint64_t row_bytes = row.count * bytes;
+  const uint64_t most = left_ / row_bytes;
+  if (piece_bytes_ >= row_bytes) {  // in one piece each
+    return row_ahead(row_bytes);
+  }
+  if (in_run_ != 0 || layout_->run[run_].count != row.count || most < 2) {
+    return {0, 1};
+  }
+  if (layout_->runs == 1) {  // each element is a row
+    return {layout_->extent, most};
+  }
+  // Runs of one shape, one after the other.
+  uint64_t count = 1;
+  const Run* const first = &layout_->run[run_];
+  const int64_t step = run_ + 1 < layout_->runs ? first[1].offset - first->offset : 0;
+  while (run_ + count < layout_->runs && count < most && first[count].bytes == bytes && first[count].count == row.count &&
+         first[count].stride == first->stride && first[count].offset - first[count - 1].offset == step) {
+    ++count;
+  }
+  return {step, count};
+}
+
+/// Copies the pieces of `piece` bytes that both sides have ahead at equal steps, or, where one side has rows of what the other
+/// has columns of, all such rows; returns how many bytes that was, 0 if it is a single piece.
+static uint64_t copy_pieces_ahead(Walk& to, Walk& from, uint64_t piece, uint64_t bytes) {
+  Walk::Row into = to.row_ahead(piece);
+  Walk::Row out = from.row_ahead(piece);
+  const uint64_t most = bytes / piece;
+  uint64_t count = into.count < out.count ? into.count : out.count;
+  count = count < most ? count : most;
+  if (count < 2) {
+    return 0;
+  }
+  Grid grid = {to.piece(), from.piece(), piece, {into.step, out.step, count}, {0, 0, 1}};
+  if (piece <= kTurnedPiece && into.step != out.step && most / count > 1) {
+    into.count = count;
+    out.count = count;
+    const Walk::Row rows_in = to.rows_ahead(into, piece);
+    const Walk::Row rows_out = from.rows_ahead(out, piece);
+    uint64_t rows = rows_in.count < rows_out.count ? rows_in.count : rows_out.count;
+    rows = rows < most / count ? rows : most / count;
+    grid.outer = {rows_in.step, rows_out.step, rows};
+  }
+  copy_grid(grid);
+  const uint64_t copied = piece * count * grid.outer.count;
+  to.skip(copied);
+  from.skip(copied);
+  return copied;
 }
 
 void copy(Walk& to, Walk& from, uint64_t bytes) {
   while (bytes > 0) {
     uint64_t part = to.piece_bytes() < from.piece_bytes() ? to.piece_bytes() : from.piece_bytes();
     part = part < bytes ? part : bytes;
-    copy_bytes(to.piece(), from.piece(), part);
-    to.pass(part);
-    from.pass(part);
-    bytes -= part;
+    const uint64_t copied = part <= kLongestPiece ? copy_pieces_ahead(to, from, part, bytes) : 0;
+    if (copied == 0) {
+      copy_bytes(to.piece(), from.piece(), part);
+      to.pass(part);
+      from.pass(part);
+    }
+    bytes -= copied != 0 ? copied : part;
   }
 }
 

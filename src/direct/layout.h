@@ -90,7 +90,7 @@ struct Span {
 };
 Span span_of(const Content& content);
 
-/// Walks the pieces of a content. `base_difference` is added to each address (memory seen at another place).
+/// Walks the pieces of a content.
 class Walk {
  public:
   explicit Walk(const Content& content) : layout_(content.layout), at_(content.address), left_(content.bytes) {
@@ -114,8 +114,17 @@ class Walk {
       next();
     }
   }
-  /// Passes `bytes` bytes, any number up to left(), without looking at each piece of whole elements.
+  /// Passes `bytes` bytes, any number up to left(), without looking at each piece.
   void skip(uint64_t bytes);
+
+  /// What lies ahead in pieces of `bytes` bytes, at most piece_bytes(): so many, each `step` after the one before.
+  struct Row {
+    int64_t step;
+    uint64_t count;
+  };
+  [[nodiscard]] Row row_ahead(uint64_t bytes) const;
+  /// Rows of `row` ahead, each `step` after the one before; the first is ahead now.
+  [[nodiscard]] Row rows_ahead(const Row& row, uint64_t bytes) const;
 
  private:
   void next();

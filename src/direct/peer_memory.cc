@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "arena/arena.h"
+#include "base/kernel_abi.h"
 #include "base/log.h"
 #include "base/system_calls.h"
 
@@ -14,6 +15,14 @@ namespace {
 enum class Known : uint8_t { kNotTried, kThere, kRefused };
 std::atomic<Known> known[node::kMaxMembers];
 base::FutexLock opening;
+
+// Which stretches of each peer's partition were used already: a bit each. A stretch is what the kernel maps at a fault anyway where
+// it reads ("fault around"), and divides a block, so that it is held when a part of it is.
+constexpr uint64_t kStretchBytes = 64 << 10;
+constexpr uint64_t kWordBits = 64;
+static_assert(arena::kBlockBytes % kStretchBytes == 0);
+std::atomic<uint64_t>* used[node::kMaxMembers];
+int own_index = -1;
 
 bool try_open(const node::Session& session, int index) {
   if (index == session.index) {
@@ -31,7 +40,26 @@ bool try_open(const node::Session& session, int index) {
   const bool same = arena::inode_of(static_cast<int>(file)) == member.arena_inode.load(std::memory_order_acquire);
   const bool mapped = same && arena::map_peer_partition(index, static_cast<int>(file));
   (void)base::system_call(SYS_close, file);
+  if (mapped) {
+    own_index = session.index;
+    used[index] = static_cast<std::atomic<uint64_t>*>(base::reserve_memory(arena::kPartitionBytes / kStretchBytes / 8));
+  }
   return mapped;
+}
+
+/// Notes that the stretches are used; whether all of them were already.
+bool note_use(std::atomic<uint64_t>* words, uint64_t first, uint64_t end) {
+  bool all = true;
+  for (uint64_t stretch = first; stretch < end; ++stretch) {
+    std::atomic<uint64_t>& word = words[stretch / kWordBits];
+    const uint64_t bit = uint64_t{1} << stretch % kWordBits;
+    const uint64_t before = word.load(std::memory_order_relaxed);
+    if ((before & bit) == 0) {
+      word.fetch_or(bit, std::memory_order_relaxed);
+      all = false;
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -47,6 +75,23 @@ bool open_peer_memory(const node::Session& session, int index) {
     }
   }
   return now == Known::kThere;
+}
+
+void expect_use(const char* begin, uint64_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  const uint64_t index = (address - arena::kArenaBase) / arena::kPartitionBytes;
+  if (bytes == 0 || address < arena::kArenaBase || index >= node::kMaxMembers || static_cast<int>(index) == own_index ||
+      used[index] == nullptr) {
+    return;
+  }
+  const uint64_t offset = address - arena::partition_base(static_cast<int>(index));
+  const uint64_t first = offset / kStretchBytes;
+  const uint64_t end = (offset + bytes + kStretchBytes - 1) / kStretchBytes;
+  if (!note_use(used[index], first, end)) {
+    // A page that is mapped for reading is mapped for writing too: nobody asks to be told of writes to shared memory.
+    (void)base::system_call(SYS_madvise, arena::partition_base(static_cast<int>(index)) + first * kStretchBytes,
+                            (end - first) * kStretchBytes, MADV_POPULATE_READ);
+  }
 }
 
 }  // namespace headroom::direct

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "direct/copy.h"
 #include "direct/endpoint.h"
+#include "direct/peer_memory.h"
 #include "pager/pager.h"
 #include "sched/scheduler.h"
 #include "trace/counters.h"
@@ -16,7 +17,10 @@ namespace {
 using trace::Counter;
 
 constexpr uint64_t kPrefetchBytes = 1024;
+constexpr uint64_t kExpectedFrom = 16 << 10;  // shorter content is not worth a look at whether its pages are mapped
 constexpr int kLooks = 400;
+constexpr int kLooksBeforePreparing = 4;
+constexpr uint64_t kPreparedBytes = 16 << 10;
 constexpr int kLooksOfMany = 10;  // so many between yields where the sender may be waiting for this processor
 
 /// Spins until `done`; the other side is at work, unless it has no processor.
@@ -164,6 +168,9 @@ void Endpoint::fetch(RecordHeader* record, const Content& into, int member) {
   if (to.combine != nullptr) {
     combine(from, to, member, way);
   } else if (!attached && from.layout == nullptr && to.layout == nullptr && bytes < kSharedFrom) {
+    if (bytes >= kExpectedFrom) {
+      expect_use(from.address, bytes);
+    }
     copy_bytes(to.address, from.address, bytes);
   } else if (aside || !fetch_together(record, from, to, member, way)) {
     Walk reader(from);
@@ -243,6 +250,12 @@ bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& i
   for (int look = 0; look < kLooks; ++look) {
     RecordHeader* record = reader.peek();
     if (record == nullptr) {
+      if (look == kLooksBeforePreparing && into.layout == nullptr && into.bytes <= kPreparedBytes) {
+        // Time to fetch the lines that will be written.
+        for (uint64_t ahead = 0; ahead < into.bytes; ahead += kLineBytes) {
+          prefetch_to_write(into.address + ahead);
+        }
+      }
       if (many && look % kLooksOfMany == kLooksOfMany - 1) {
         (void)sched_yield();
       }

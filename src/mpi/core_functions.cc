@@ -269,6 +269,7 @@ const CoreFunctions kCore = {
     [](bool alone) {
       alone ? trace::count_alone(trace::Counter::kCollectivesDirect) : trace::count(trace::Counter::kCollectivesDirect);
     },
+    [] { trace::count(trace::Counter::kCollectivesStarted); },
     use_direct,
     [](void* place, bool (*poke)()) { new (place) direct::Waiting(poke); },
     [](void* place) { static_cast<direct::Waiting*>(place)->pause(); },

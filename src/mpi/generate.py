@@ -29,8 +29,10 @@ class Function(NamedTuple):
 # Served by collectives.inc where messages are direct.
 DIRECT = {"Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall", "Alltoallv"}
 DIRECT |= {"Alltoallw", "Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"}
+DIRECT |= {f"Neighbor_{what}" for what in ("allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw")}
 
-STRAIGHT = {"frequent": "t", "collective": "t", "reduction": "t", "own-waiting": "w", "own-polling": "p", "own-direct": "d"}
+STRAIGHT = {"frequent": "t", "collective": "t", "reduction": "t", "own-waiting": "w", "own-polling": "p"}
+STRAIGHT |= {"own-direct": "d", "nonblocking": "d"}
 
 
 def read_functions(path: str) -> list[Function]:
@@ -73,12 +75,19 @@ def collective_body(function: Function, known: set[str]) -> list[str]:
     ]
 
 
+def blocking_name(function: Function) -> str:
+    """Of a nonblocking collective."""
+    return function.name[1].upper() + function.name[2:]
+
+
 def direct_body(function: Function) -> list[str]:
-    arguments = ", ".join(function.argument_names)
+    name, ending, names = function.name, "Waits()", function.argument_names
+    if function.kind == "nonblocking":
+        name, ending, names = blocking_name(function), f"Starts({names[-1]})", names[:-1]
     lines = [
         "  if (direct_on) {",
         "    int error = MPI_SUCCESS;",
-        f"    if (direct_{function.name.removesuffix('_c')}({arguments}, error)) {{",
+        f"    if (direct_{name.removesuffix('_c')}({ending}, {', '.join(names)}, error)) {{",
         "      return error;",
         "    }",
     ]
@@ -94,17 +103,19 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
     lines.append("  if (is_inner(kProfiled, __builtin_return_address(0))) {")
     lines.append(f"    return real.{function.name}[kProfiled]({arguments});")
     lines.append("  }")
-    if function.name.removesuffix("_c") in DIRECT:
+    if function.kind == "nonblocking" or function.name.removesuffix("_c") in DIRECT:
         lines += direct_body(function)
     lines.append("  const InsideLibrary inside;")
     if function.kind in ("collective", "reduction"):
         lines += collective_body(function, known)
     if function.kind == "blocking":
         lines.append("  const WaysMayChange change;")
-    lines.append("  const WithoutSlot waiting;")
+    if function.kind != "nonblocking":
+        lines.append("  const WithoutSlot waiting;")
     if function.kind == "constructor":
         parent, made = function.argument_names[0], function.argument_names[-1]
-        lines.append(f"  const int error = real.{function.name}[kProfiled]({arguments});")
+        lines[-1] = "  int error = MPI_SUCCESS;"
+        lines += ["  {", "    const WithoutSlot waiting;", f"    error = real.{function.name}[kProfiled]({arguments});", "  }"]
         lines.append(f"  note_constructor(error, {parent}, {index}, error == MPI_SUCCESS ? *{made} : MPI_COMM_NULL);")
         lines.append("  return error;")
     else:
@@ -129,7 +140,7 @@ def wrappers(functions: list[Function]) -> str:
     wrapped = [
         (index, f)
         for index, f in enumerate(functions)
-        if f.kind in ("blocking", "frequent", "collective", "reduction", "constructor")
+        if f.kind in ("blocking", "frequent", "collective", "reduction", "constructor", "nonblocking")
     ]
     lines = ["// Generated from functions.txt; do not edit."]
     lines += [wrapper(index, f, known) + "\n" for index, f in wrapped]
@@ -156,6 +167,8 @@ def used_by_hand(functions: list[Function]) -> set[str]:
         "Unpack",
         "Comm_free",
     }
+    wanted |= {"Topo_test", "Cartdim_get", "Cart_get", "Cart_shift", "Graph_neighbors_count", "Graph_neighbors"}
+    wanted |= {"Dist_graph_neighbors_count", "Dist_graph_neighbors"}
     wanted |= {"Status_set_elements_x", "Status_set_cancelled", "Recv_init", "Get_count", "Test_cancelled", "Query_thread"}
     for function in functions:
         if function.kind in ("collective", "reduction"):

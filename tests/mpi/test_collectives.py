@@ -51,3 +51,31 @@ def test_every_collective_while_memory_is_short(engine, tmp_path):
     assert run.total("collectives_direct") == served + ordered
     assert run.engines() == {engine}
     assert run.total("blocks_evicted") > 0 and run.total("bytes_read") > 0
+
+
+def nonblocking(mpi, ranks: int, tmp_path, *arguments, **settings):
+    program = compile_program(mpi, "nonblocking_collectives.c")
+    run = headroom_run([program, *arguments], tmp_path, before=mpi.command(ranks), direct="on", timeout=200, **settings)
+    assert run.status == 0, run.errors
+    started, neighborhoods = re.fullmatch(r"nonblocking ok (\d+) (\d+)\n", run.output).groups()
+    assert run.total("collectives_started") == ranks * int(started)
+    # The others: agreements on directed graphs, and an MPI_Allreduce in each round.
+    assert run.total("collectives_direct") >= ranks * (int(started) + int(neighborhoods))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("mpi", "ranks"),
+    [*((mpi, ranks) for mpi in WHEELS for ranks in (2, 3, 9)), *((mpi, 3) for mpi in (STANDARD_ABI, *DEBIAN))],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_every_collective_that_does_not_wait_and_every_neighborhood(mpi, ranks, tmp_path):
+    run = nonblocking(mpi, ranks, tmp_path, 10 if ranks < 9 else 9, memory="4G")
+    assert run.total("messages_direct") > 0 and run.total("messages_fetched") > 0
+    assert not run.short_of_memory
+
+
+def test_collectives_that_do_not_wait_while_memory_is_short(engine, tmp_path):
+    run = nonblocking(WHEELS[ENGINES.index(engine) % 2], 4, tmp_path, memory="24M", engine=engine)
+    assert run.engines() == {engine}
+    assert run.total("blocks_evicted") > 0 and run.total("bytes_read") > 0

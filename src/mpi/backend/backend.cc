@@ -21,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <type_traits>
 
 #include "base/system_calls.h"
@@ -208,17 +209,20 @@ bool is_integer(MPI_Datatype datatype) {
   return false;
 }
 
-/// Whether folding in another order gives the same bits. Decided by what all ranks must pass alike: a predefined operation, and
-/// whether the elements are integers.
-bool is_exact_in_any_order(MPI_Op op, MPI_Datatype datatype) {
-  const MPI_Op always[] = {MPI_MAX, MPI_MIN, MPI_LAND, MPI_BAND, MPI_LOR, MPI_BOR, MPI_LXOR, MPI_BXOR, MPI_SUM, MPI_PROD};
-  for (const MPI_Op known : always) {
+/// Whether it is one of the predefined operations on numbers.
+bool is_usual(MPI_Op op) {
+  const MPI_Op usual[] = {MPI_MAX, MPI_MIN, MPI_LAND, MPI_BAND, MPI_LOR, MPI_BOR, MPI_LXOR, MPI_BXOR, MPI_SUM, MPI_PROD};
+  for (const MPI_Op known : usual) {
     if (op == known) {
-      return is_integer(datatype);
+      return true;
     }
   }
   return false;
 }
+
+/// Whether folding in another order gives the same bits. Decided by what all ranks must pass alike: a predefined operation, and
+/// whether the elements are integers.
+bool is_exact_in_any_order(MPI_Op op, MPI_Datatype datatype) { return is_usual(op) && is_integer(datatype); }
 
 #include "collectives.inc"
 #include "wrappers.inc"
