@@ -76,6 +76,6 @@ def test_every_collective_that_does_not_wait_and_every_neighborhood(mpi, ranks, 
 
 
 def test_collectives_that_do_not_wait_while_memory_is_short(engine, tmp_path):
-    run = nonblocking(WHEELS[ENGINES.index(engine) % 2], 4, tmp_path, memory="24M", engine=engine)
+    run = nonblocking(WHEELS[ENGINES.index(engine) % 2], 4, tmp_path, 9, memory="24M", engine=engine)
     assert run.engines() == {engine}
     assert run.total("blocks_evicted") > 0 and run.total("bytes_read") > 0
