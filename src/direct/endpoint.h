@@ -23,7 +23,7 @@
 namespace headroom::direct {
 
 /// Content up to this size goes in the record even where it could be fetched from the sender's memory.
-inline constexpr uint64_t kInlineBytes = 512;
+inline constexpr uint64_t kInlineBytes = 128;
 
 /// What others look for in a member's area.
 struct Root {

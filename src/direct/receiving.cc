@@ -18,7 +18,7 @@ using trace::Counter;
 
 constexpr uint64_t kPrefetchBytes = 1024;
 constexpr uint64_t kExpectedFrom = 16 << 10;  // shorter content is not worth a look at whether its pages are mapped
-constexpr int kLooks = 400;
+constexpr int kLooks = 200;
 constexpr int kLooksBeforePreparing = 4;
 constexpr uint64_t kPreparedBytes = 16 << 10;
 constexpr int kLooksOfMany = 10;  // so many between yields where the sender may be waiting for this processor
@@ -259,6 +259,7 @@ bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& i
       if (many && look % kLooksOfMany == kLooksOfMany - 1) {
         (void)sched_yield();
       }
+      relax();  // a sender that is far away gets the line back less often
       continue;
     }
     if (record->context != wanted.context || record->source != wanted.source ||

@@ -123,7 +123,7 @@ static void receive(int kind, void* in, int count, int room, int tag) {
 }
 
 static void calls(unsigned stride) {
-  const int sizes[] = {0,    1,    8,    39,   40,    41,     511,    512,     513,
+  const int sizes[] = {0,    1,    8,    39,   40,    41,     127,    128,     129,
                        4096, 8167, 8168, 8169, 65536, 262143, 262145, 1 << 20, (3 << 20) + 17};
   const int most = 4 << 20;
   unsigned char *large_out = malloc(most), *large_in = malloc(most), *small_out = malloc(512 << 10),
