@@ -93,6 +93,20 @@ void Endpoint::report_lost(int member) {
       lost.rank.load(std::memory_order_relaxed), lost.pid.load(std::memory_order_relaxed));
 }
 
+void Endpoint::end_if_peers_are_lost() {
+  if (!node::outlived_loss(*session_)) {
+    return;
+  }
+  for (int index = 0; index < node::kMaxMembers; ++index) {
+    const node::Member& member = session_->ledger->members[index];
+    if ((readers_[index].is_open() || writers_[index].is_open()) &&
+        member.state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::MemberState::kDied)) {
+      base::die("rank %d (process %d) has ended without leaving MPI, and a message that this rank waits for may never come",
+                member.rank.load(std::memory_order_relaxed), member.pid.load(std::memory_order_relaxed));
+    }
+  }
+}
+
 void Endpoint::count_asking(const Receiving& receiving, int change) {
   if (__builtin_expect(receiving.may_take != nullptr, 0)) {
     asking_ += change;

@@ -168,6 +168,9 @@ class Endpoint {
   /// Around a blocking call of the MPI library: what node-mates need of this process meanwhile is done by a thread of its own.
   void go_away();
   void come_back();
+  /// Called now and then by those who wait: ends this process if one that it exchanges messages with ended a while ago without
+  /// leaving, since what is waited for may never come.
+  void end_if_peers_are_lost();
   /// Asks processes that are away to look at their channels.
   void ring_away();
   [[nodiscard]] Root& root_of(int member) { return *memory_.root<Root>(member); }
@@ -222,6 +225,8 @@ class Endpoint {
   void release(Sending* sending);
 
   // receiving.cc
+  template <typename Done>
+  void wait_for_other_side(int member, Done done);
   bool claim(RecordHeader* record, int member);
   static void unclaim(RecordHeader* record);
   void deliver(Receiving& receiving, RecordHeader* record, int member, uint64_t bytes);

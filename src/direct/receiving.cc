@@ -23,20 +23,24 @@ constexpr int kLooksBeforePreparing = 4;
 constexpr uint64_t kPreparedBytes = 16 << 10;
 constexpr int kLooksOfMany = 10;  // so many between yields where the sender may be waiting for this processor
 
-/// Spins until `done`; the other side is at work, unless it has no processor.
+}  // namespace
+
+/// Spins until `done`; the other side is at work, unless it has no processor, or has died over it.
 template <typename Done>
-void wait_for_other_side(Done done) {
-  constexpr int kSpins = 1000;
-  for (int round = 0; !done(); ++round) {
+void Endpoint::wait_for_other_side(int member, Done done) {
+  constexpr uint32_t kSpins = 1000;
+  const auto& state = session_->ledger->members[member].state;
+  for (uint32_t round = 0; !done(); ++round) {
     if (round < kSpins) {
       relax();
-    } else {
-      (void)sched_yield();
+      continue;
+    }
+    (void)sched_yield();
+    if (state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::MemberState::kDied) && !done()) {
+      report_lost(member);
     }
   }
 }
-
-}  // namespace
 
 /// Makes the message this process's to receive; false if its sender has taken it back: then it is gone.
 bool Endpoint::claim(RecordHeader* record, int member) {
@@ -66,7 +70,7 @@ bool Endpoint::claim(RecordHeader* record, int member) {
       }
       case TransferState::kCopyingAside:
         wait_for_other_side(
-            [&] { return (state = transfer.state.load(std::memory_order_acquire)) != TransferState::kCopyingAside; });
+            member, [&] { return (state = transfer.state.load(std::memory_order_acquire)) != TransferState::kCopyingAside; });
         break;
       case TransferState::kCancelled:
         transfer.state.store(TransferState::kDone, std::memory_order_release);
@@ -125,7 +129,7 @@ bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const C
     report_lost(member);
   }
   if (end == Pieces::kOthersGoOn) {
-    wait_for_other_side([&] { return sharing.done_pieces.load(std::memory_order_acquire) == pieces; });
+    wait_for_other_side(member, [&] { return sharing.done_pieces.load(std::memory_order_acquire) == pieces; });
   }
   if (held) {
     pager::drop_hold(span.begin, span.bytes, true);

@@ -26,6 +26,7 @@ void Waiting::pause() {
     trace::count_alone(trace::Counter::kDirectPokes);
     also_elsewhere_ = poke_();
     endpoint().ring_away();
+    endpoint().end_if_peers_are_lost();
   }
   if (rounds_ > kSpins && sched::waiters_may_sleep()) {
     pause_or_sleep();

@@ -93,6 +93,7 @@ struct Ledger {
   std::atomic<uint32_t> most_held_slots;
   std::atomic<uint32_t> alive;
   std::atomic<uint64_t> failed_at_ns;        // when a member ended with an error of Headroom's; 0 = none did
+  std::atomic<uint64_t> lost_at_ns;          // when a member ended without leaving; 0 = none did
   std::atomic<uint32_t> reporter;            // 1: a member that fails or aborts the job writes the report; 2: it has written it
   std::atomic<uint32_t> singletons;          // processes that are "rank 0 of 1" although a launcher started several
   std::atomic<uint32_t> told_of_transports;  // what is said once a node

@@ -384,6 +384,7 @@ void watched_ended(Session& session) {
     const int pid = member.pid.load(std::memory_order_relaxed);
     give_back(session, member);
     session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
+    session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
     // Whoever ended by an error of Headroom's, or aborted the job, has said so.
     if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
         session.ledger->reporter.load(std::memory_order_acquire) == 0) {
@@ -408,6 +409,11 @@ void announce_failure(const Session& session) {
 bool outlived_failure(const Session& session) {
   const uint64_t failed = session.ledger->failed_at_ns.load(std::memory_order_acquire);
   return failed != 0 && base::monotonic_ns() - failed > kPatienceNs;
+}
+
+bool outlived_loss(const Session& session) {
+  const uint64_t lost = session.ledger->lost_at_ns.load(std::memory_order_acquire);
+  return __builtin_expect(lost != 0, 0) && base::monotonic_ns() - lost > kPatienceNs;
 }
 
 bool leave_session(Session& session) {

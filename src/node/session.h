@@ -58,6 +58,8 @@ void announce_failure(const Session& session);
 
 /// Whether a member announced a failure so long ago that the launcher should have ended us by now.
 bool outlived_failure(const Session& session);
+/// Whether a member ended without leaving so long ago that a launcher that ends the others then would have done so.
+bool outlived_loss(const Session& session);
 
 /// Leaves in order. The memory still exists until the process ends, so whoever watches us gives it back then. Returns true to
 /// the last member that leaves.

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -85,6 +86,34 @@ def test_killed_rank(mpi, tmp_path):
     assert re.search(
         r"rank 2 \(process \d+, \S*wait_and_die-\w+\) was ended by signal 9 .*memory ran out", run.errors
     ), run.errors
+
+
+# MPICH's launcher neither ends survivors nor hears of the death, so they are on their own.
+LENIENT = [WHEELS[0].mpiexec, "-disable-auto-cleanup"]
+UNHEARD = ["sh", "-c", '"$@"; true', "sh"]
+
+
+@pytest.mark.parametrize("memory", ["1G", "24M"])
+def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, tmp_path):
+    """No wrong data, and no hang."""
+    program = compile_program(mpi, "killed_anywhere.c")
+    for attempt in range(6):
+        ranks, microseconds = 2 + attempt % 3, random.randrange(100, 60_000)
+        unheard = mpi.name == "mpich" and attempt % 3 == 1
+        command = [*(UNHEARD if unheard else []), program, attempt % 2, microseconds, 6]
+        before = [*LENIENT, "-n", str(ranks)] if unheard else mpi.command(ranks)
+        run = headroom_run(command, tmp_path, before=before, memory=memory, direct="on", timeout=100)
+        assert "wrong" not in run.errors, (microseconds, run.errors)
+        for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
+            left.unlink()
+        ended = r"rank \d: error: (memory of )?rank \d " if unheard else r"was ended by signal 9"
+        assert re.search(ended, run.errors), (microseconds, run.errors)
+
+
+def test_survivors_that_no_launcher_ends(tmp_path):
+    program = compile_program(WHEELS[0], "wait_and_die.c")
+    run = headroom_run([*UNHEARD, program, "kill"], tmp_path, before=[*LENIENT, "-n", "3"], memory="1G", direct="on", timeout=100)
+    assert re.search(r"rank [01]: error: rank 2 \(process \d+\) has ended without leaving MPI, and a message", run.errors), run.errors
 
 
 @pytest.mark.parametrize("who", ["abort", "abort-all"])
