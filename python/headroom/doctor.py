@@ -17,6 +17,8 @@ import click
 
 from headroom import machine
 
+SYS_PROCESS_VM_READV = {"x86_64": 310, "aarch64": 270}
+PR_SET_PTRACER = 0x59616D61
 SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282}
 SYS_IO_URING_SETUP = 425
 UFFDIO_API = 0xC018AA3F
@@ -122,6 +124,58 @@ def _io_uring() -> Finding:
     )
 
 
+def _siblings_may() -> tuple[bool, bool]:
+    """Whether a process may map the memory file of another one with the same parent, and read its memory by cross-memory attach:
+    what ranks do with each other."""
+    words = ctypes.create_string_buffer(b"headroom")
+    memory = os.memfd_create("headroom-doctor")
+    ready_reader, ready_writer = os.pipe()
+    end_reader, end_writer = os.pipe()
+    owner = os.fork()
+    if owner == 0:
+        ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)  # as ranks do, where Yama restricts attaching
+        os.close(end_writer)
+        os.write(ready_writer, b"x")
+        os.read(end_reader, 1)
+        os._exit(0)
+    os.read(ready_reader, 1)
+    reader = os.fork()
+    if reader == 0:
+        answer = 0
+        try:
+            os.close(os.open(f"/proc/{owner}/fd/{memory}", os.O_RDWR))
+            answer |= 1
+        except OSError:
+            pass
+        found = ctypes.create_string_buffer(len(words))
+        here, there = (struct.pack("NN", ctypes.addressof(buffer), len(buffer)) for buffer in (found, words))
+        number = SYS_PROCESS_VM_READV.get(platform.machine(), -1)
+        count = _system_call(number, owner, here, ctypes.c_ulong(1), there, ctypes.c_ulong(1), ctypes.c_ulong(0))
+        os._exit(answer | (2 if count == len(words) and found.raw == words.raw else 0))
+    answer = os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1])
+    os.close(end_reader)
+    os.close(end_writer)
+    os.waitpid(owner, 0)
+    for descriptor in (memory, ready_reader, ready_writer):
+        os.close(descriptor)
+    return bool(answer & 1), bool(answer & 2)
+
+
+def _messages() -> list[Finding]:
+    maps, attaches = _siblings_may()
+    one_sided = Finding("one-sided", True, "MPI_Put, MPI_Get, MPI_Accumulate: the MPI library's own, as without Headroom")
+    if not maps:
+        refused = "ranks may not open each other's memory files (/proc/PID/fd)"
+        cost = "messages and collectives go through the MPI library"
+        return [Finding("messages", False, refused, cost, "ranks of one user, in one container, dumpable"), one_sided]
+    if not attaches:
+        refused = "direct; cross-memory attach (process_vm_readv) is refused"
+        cost = "messages from stacks and small allocations are copied twice"
+        remedy = "kernel.yama.ptrace_scope at most 1; in a container, a seccomp profile that allows it (--cap-add SYS_PTRACE)"
+        return [Finding("messages", True, refused, cost, remedy), one_sided]
+    return [Finding("messages", True, "direct inside the node, cross-memory attach allowed"), one_sided]
+
+
 def _large_pages() -> Finding | None:
     """Pages of memory files: where they are always large, a block of 256 KiB takes 2 MiB, and part of one cannot be given back
     while any page of it is in use."""
@@ -225,6 +279,7 @@ def findings() -> list[Finding]:
         _storage(),
         _userfaultfd(),
         _io_uring(),
+        *_messages(),
         *filter(None, [_large_pages()]),
         *_limits(),
         _swap(),

@@ -42,10 +42,17 @@ def test_settings_page_is_the_table():
 def test_doctor_says_what_there_is():
     done = plain_run([HEADROOM, "doctor"])
     assert done.returncode == 0, done.stdout
-    for topic in ("system", "library", "memory", "storage", "page faults", "storage transfers", "MPI"):
+    for topic in ("system", "library", "memory", "storage", "page faults", "storage transfers", "messages", "one-sided", "MPI"):
         assert re.search(rf"^(ok|--)  {topic}\b", done.stdout, re.M), done.stdout
     findings = json.loads(plain_run([HEADROOM, "doctor", "--json"]).stdout)
     assert {"topic", "good", "what", "cost", "remedy"} == set(findings[0])
+
+
+def test_doctor_tries_what_messages_need():
+    done = plain_run([HEADROOM, "doctor"])
+    assert "ok  messages           direct inside the node, cross-memory attach allowed" in done.stdout
+    done = plain_run([compile_program(None, "deny.c"), HEADROOM, "doctor"])
+    assert re.search(r"messages +direct; cross-memory attach .* is refused\n.*copied twice\n.*ptrace_scope", done.stdout), done.stdout
 
 
 def test_doctor_tells_an_ordinary_user_what_to_do():

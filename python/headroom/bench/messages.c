@@ -84,6 +84,34 @@ static void alltoall(void) { MPI_Alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_B
 static void allreduce(void) { MPI_Allreduce(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
 static void reduce(void) { MPI_Reduce(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD); }
 
+/* Nonblocking, three at once; and a ring of neighbours (a line where there are only two). */
+static MPI_Comm line;
+static void three(int (*start)(int which, MPI_Request* request)) {
+  MPI_Request requests[3];
+  for (int which = 0; which < 3; ++which) {
+    start(which, &requests[which]);
+  }
+  MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+}
+static char* third(char* buffer, int which) { return buffer + (size_t)which * (size_t)bytes * (size_t)ranks; }
+static int start_bcast(int which, MPI_Request* request) {
+  return MPI_Ibcast(third(out, which), bytes, MPI_BYTE, 0, MPI_COMM_WORLD, request);
+}
+static int start_allgather(int which, MPI_Request* request) {
+  return MPI_Iallgather(third(out, which), bytes, MPI_BYTE, third(in, which), bytes, MPI_BYTE, MPI_COMM_WORLD, request);
+}
+static int start_alltoall(int which, MPI_Request* request) {
+  return MPI_Ialltoall(third(out, which), bytes, MPI_BYTE, third(in, which), bytes, MPI_BYTE, MPI_COMM_WORLD, request);
+}
+static int start_allreduce(int which, MPI_Request* request) {
+  return MPI_Iallreduce(third(out, which), third(in, which), bytes / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, request);
+}
+static void three_bcasts(void) { three(start_bcast); }
+static void three_allgathers(void) { three(start_allgather); }
+static void three_alltoalls(void) { three(start_alltoall); }
+static void three_allreduces(void) { three(start_allreduce); }
+static void neighbor_alltoall(void) { MPI_Neighbor_alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, line); }
+
 /* A square of complex numbers, distributed by rows, is turned round: columns leave as strided elements, arrive as rows. */
 static MPI_Datatype *column_types, *row_types;
 static int *ones, *sent_at, *received_at;
@@ -213,6 +241,27 @@ static void collectives(void) {
   }
 }
 
+static void nonblocking(void) {
+  static const int sizes[] = {8, 4 << 10, 64 << 10, 1 << 20};
+  static const struct {
+    const char* what;
+    void (*operation)(void);
+  } all[] = {{"MPI_Ibcast, of three", three_bcasts},
+             {"MPI_Iallgather, of three", three_allgathers},
+             {"MPI_Ialltoall, of three", three_alltoalls},
+             {"MPI_Iallreduce, of three", three_allreduces},
+             {"MPI_Neighbor_alltoall", neighbor_alltoall}};
+  const int periodic = ranks > 2;
+  MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &periodic, 0, &line);
+  for (size_t c = 0; c < sizeof all / sizeof *all; ++c) {
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
+      bytes = sizes[s];
+      measure(all[c].what, all[c].operation, all[c].operation == neighbor_alltoall ? 1 : 1.0 / 3);
+    }
+  }
+  MPI_Comm_free(&line);
+}
+
 static void transposition(void) {
   for (int side = 256; side <= 2048; side *= 2) {
     set_transposition(side);
@@ -253,6 +302,8 @@ int main(int argc, char** argv) {
       strided();
     } else if (strcmp(argv[i], "collectives") == 0) {
       collectives();
+    } else if (strcmp(argv[i], "nonblocking") == 0) {
+      nonblocking();
     } else if (strcmp(argv[i], "transposition") == 0) {
       transposition();
     } else if (strcmp(argv[i], "crowd") == 0) {
