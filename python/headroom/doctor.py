@@ -125,8 +125,8 @@ def _io_uring() -> Finding:
 
 
 def _siblings_may() -> tuple[bool, bool]:
-    """Whether a process may map the memory file of another one with the same parent, and read its memory by cross-memory attach:
-    what ranks do with each other."""
+    """Whether a process may map the memory file of another one with the same parent, and read its memory by cross-memory
+    attach: what ranks do with each other."""
     words = ctypes.create_string_buffer(b"headroom")
     memory = os.memfd_create("headroom-doctor")
     ready_reader, ready_writer = os.pipe()

@@ -268,7 +268,7 @@ void copy(Walk& to, Walk& from, uint64_t bytes) {
   while (bytes > 0) {
     uint64_t part = to.piece_bytes() < from.piece_bytes() ? to.piece_bytes() : from.piece_bytes();
     part = part < bytes ? part : bytes;
-    const uint64_t copied = part <= kLongestPiece ? copy_pieces_ahead(to, from, part, bytes) : 0;
+    const uint64_t copied = part > 0 && part <= kLongestPiece ? copy_pieces_ahead(to, from, part, bytes) : 0;
     if (copied == 0) {
       copy_bytes(to.piece(), from.piece(), part);
       to.pass(part);

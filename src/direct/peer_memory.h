@@ -15,8 +15,9 @@ namespace headroom::direct {
 /// Maps member `index`'s memory here if it is not yet; false if that cannot be had (found out once).
 bool open_peer_memory(const node::Session& session, int index);
 
-/// Before [begin, begin + bytes) of a peer's partition, which is held, is copied from or to: has the kernel map its pages here in
-/// one call if they were not used before, instead of one fault for each. Only a matter of speed; does nothing for other addresses.
+/// Before [begin, begin + bytes) of a peer's partition, which is held, is copied from or to: has the kernel map its pages here
+/// in one call if they were not used before, instead of one fault for each. Only a matter of speed; does nothing for other
+/// addresses.
 void expect_use(const char* begin, uint64_t bytes);
 
 }  // namespace headroom::direct

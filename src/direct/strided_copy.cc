@@ -36,7 +36,8 @@ void copy_rows(const Grid& grid) {
     for (uint64_t column = 0; column < grid.inner.count; column += kTile) {
       const uint64_t columns = grid.inner.count - column < kTile ? grid.inner.count - column : kTile;
       char* to = grid.to + static_cast<int64_t>(row) * grid.outer.to + static_cast<int64_t>(column) * grid.inner.to;
-      const char* from = grid.from + static_cast<int64_t>(row) * grid.outer.from + static_cast<int64_t>(column) * grid.inner.from;
+      const char* from =
+          grid.from + static_cast<int64_t>(row) * grid.outer.from + static_cast<int64_t>(column) * grid.inner.from;
       for (uint64_t left = rows; left > 0; --left, to += grid.outer.to, from += grid.outer.from) {
         copy_row<kBytes>(to, from, {grid.inner.to, grid.inner.from, columns});
       }

@@ -52,7 +52,9 @@ def test_doctor_tries_what_messages_need():
     done = plain_run([HEADROOM, "doctor"])
     assert "ok  messages           direct inside the node, cross-memory attach allowed" in done.stdout
     done = plain_run([compile_program(None, "deny.c"), HEADROOM, "doctor"])
-    assert re.search(r"messages +direct; cross-memory attach .* is refused\n.*copied twice\n.*ptrace_scope", done.stdout), done.stdout
+    assert re.search(
+        r"messages +direct; cross-memory attach .* is refused\n.*copied twice\n.*ptrace_scope", done.stdout
+    ), done.stdout
 
 
 def test_doctor_tells_an_ordinary_user_what_to_do():

@@ -112,8 +112,12 @@ def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, tmp_path):
 
 def test_survivors_that_no_launcher_ends(tmp_path):
     program = compile_program(WHEELS[0], "wait_and_die.c")
-    run = headroom_run([*UNHEARD, program, "kill"], tmp_path, before=[*LENIENT, "-n", "3"], memory="1G", direct="on", timeout=100)
-    assert re.search(r"rank [01]: error: rank 2 \(process \d+\) has ended without leaving MPI, and a message", run.errors), run.errors
+    run = headroom_run(
+        [*UNHEARD, program, "kill"], tmp_path, before=[*LENIENT, "-n", "3"], memory="1G", direct="on", timeout=100
+    )
+    assert re.search(
+        r"rank [01]: error: rank 2 \(process \d+\) has ended without leaving MPI, and a message", run.errors
+    ), run.errors
 
 
 @pytest.mark.parametrize("who", ["abort", "abort-all"])

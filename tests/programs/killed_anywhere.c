@@ -1,5 +1,5 @@
-/* Messages of every kind without end, each looked at, until one rank is killed by a timer, wherever it is then. Arguments: the rank,
- * microseconds, mebibytes of buffer. Ends with status 77 and "wrong" if content is not what was sent. */
+/* Messages of every kind without end, each looked at, until one rank is killed by a timer, wherever it is then. Arguments: the
+ * rank, microseconds, mebibytes of buffer. Ends with status 77 and "wrong" if content is not what was sent. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +16,9 @@ static void die(int signal_number) {
   kill(getpid(), SIGKILL);
 }
 
-static unsigned char content(int from, int round, int at) { return (unsigned char)(from * 31 + round * 7 + at * 13 + (at >> 8)); }
+static unsigned char content(int from, int round, int at) {
+  return (unsigned char)(from * 31 + round * 7 + at * 13 + (at >> 8));
+}
 
 static void fill(unsigned char* buffer, int round, int count) {
   for (int i = 0; i < count; ++i) {

@@ -1,6 +1,7 @@
 /* Nonblocking and neighbourhood collectives: content of every one, many under way at once and among point-to-point messages and
  * blocking collectives, ended in several ways, with datatypes and communicators freed before their end. Prints
- * "nonblocking ok", how many nonblocking calls were made that direct messages serve, and how many blocking neighbourhood ones. */
+ * "nonblocking ok", how many nonblocking calls were made that direct messages serve, and how many blocking neighbourhood ones.
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,8 +200,8 @@ static void everything_at_once(int count, int step, int root, int way) {
       fail(count, i, largest[i], value(size - 1, 0, i));
     }
   }
-  int* buffers[] = {broadcast, own, gathered, gathered_v, scattered, scattered_v, got, got_v, collected, collected_v, out, in,
-                    out_v, in_v, in_w, folded, largest};
+  int* buffers[] = {broadcast,   own, gathered, gathered_v, scattered, scattered_v, got,    got_v,  collected,
+                    collected_v, out, in,       out_v,      in_v,      in_w,        folded, largest};
   for (size_t index = 0; index < sizeof buffers / sizeof *buffers; ++index) {
     free(buffers[index]);
   }
@@ -255,7 +256,8 @@ static void neighborhood(MPI_Comm comm, int served, int sources, const int* sour
   } else {
     MPI_Request requests[5];
     MPI_Ineighbor_allgather(own, count, MPI_INT, gathered, count, type, comm, &requests[0]);
-    MPI_Ineighbor_allgatherv(own, count + rank, MPI_INT, gathered_v, gathered_counts, gathered_places, type, comm, &requests[1]);
+    MPI_Ineighbor_allgatherv(own, count + rank, MPI_INT, gathered_v, gathered_counts, gathered_places, type, comm,
+                             &requests[1]);
     MPI_Ineighbor_alltoall(out, count, MPI_INT, in, count, type, comm, &requests[2]);
     MPI_Ineighbor_alltoallv(out_v, out_counts, out_places, MPI_INT, in_v, in_counts, in_places, type, comm, &requests[3]);
     MPI_Ineighbor_alltoallw(out_v, out_counts, out_bytes, plain, in_w, in_counts, in_bytes, types, comm, &requests[4]);
@@ -266,7 +268,8 @@ static void neighborhood(MPI_Comm comm, int served, int sources, const int* sour
     const int from = source[i];
     const int expected = from == MPI_PROC_NULL ? 0 : count;
     doing = "MPI_Neighbor_allgather", check(gathered + (size_t)i * n * s, from, 0, expected, step);
-    doing = "MPI_Neighbor_allgatherv", check(gathered_v + (size_t)gathered_places[i] * s, from, 0, from < 0 ? 0 : count + from, step);
+    doing = "MPI_Neighbor_allgatherv",
+    check(gathered_v + (size_t)gathered_places[i] * s, from, 0, from < 0 ? 0 : count + from, step);
     doing = "MPI_Neighbor_alltoall", check(in + (size_t)i * n * s, from, rank, expected, step);
     doing = "MPI_Neighbor_alltoallv", check(in_v + (size_t)in_places[i] * s, from, rank, from < 0 ? 0 : in_counts[i], step);
     doing = "MPI_Neighbor_alltoallw", check(in_w + (size_t)in_places[i] * s, from, rank, from < 0 ? 0 : in_counts[i], step);
@@ -323,8 +326,8 @@ static void all_neighborhoods(int count, int step) {
       }
     }
     MPI_Comm directed, again;
-    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, sources, from, MPI_UNWEIGHTED, destinations, to, MPI_UNWEIGHTED, MPI_INFO_NULL,
-                                   0, &directed);
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, sources, from, MPI_UNWEIGHTED, destinations, to, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &directed);
     neighborhood(directed, 1, sources, from, destinations, to, count, step, blocking);
     MPI_Comm_dup(directed, &again); /* a copy has the edges too */
     neighborhood(again, 1, sources, from, destinations, to, count, step, blocking);

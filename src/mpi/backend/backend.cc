@@ -21,7 +21,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <optional>
 #include <type_traits>
 
 #include "base/system_calls.h"
