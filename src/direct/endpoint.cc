@@ -27,6 +27,7 @@ bool Endpoint::open(const node::Session& session, const int* members, int count,
     if (!open_peer_memory(session, members[index])) {
       return false;
     }
+    is_peer_[members[index]] = true;
   }
   own_root().own_address.store(reinterpret_cast<uint64_t>(&own_root()), std::memory_order_relaxed);
   if (base::settings().attach != base::AttachChoice::kOff) {
@@ -99,8 +100,7 @@ void Endpoint::end_if_peers_are_lost() {
   }
   for (int index = 0; index < node::kMaxMembers; ++index) {
     const node::Member& member = session_->ledger->members[index];
-    if ((readers_[index].is_open() || writers_[index].is_open()) &&
-        member.state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::MemberState::kDied)) {
+    if (is_peer_[index] && member.state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::MemberState::kDied)) {
       base::die("rank %d (process %d) has ended without leaving MPI, and a message that this rank waits for may never come",
                 member.rank.load(std::memory_order_relaxed), member.pid.load(std::memory_order_relaxed));
     }
@@ -376,6 +376,7 @@ EndpointFunctions endpoint_functions() {
   functions.progress = [] { return endpoint().progress(); };
   functions.go_away = [] { endpoint().go_away(); };
   functions.come_back = [] { endpoint().come_back(); };
+  functions.end_if_peers_are_lost = [] { endpoint().end_if_peers_are_lost(); };
   functions.is_drained = [] { return endpoint().is_drained(); };
   functions.add_run = [](LayoutBuilder& builder, int64_t offset, uint64_t bytes, uint64_t count, int64_t stride) {
     builder.add(offset, bytes, count, stride);

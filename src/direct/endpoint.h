@@ -24,6 +24,8 @@ namespace headroom::direct {
 
 /// Content up to this size goes in the record even where it could be fetched from the sender's memory.
 inline constexpr uint64_t kInlineBytes = 128;
+/// The same in collectives, where who sends next to others should not wait.
+inline constexpr uint64_t kCollectiveInlineBytes = 512;
 
 /// What others look for in a member's area.
 struct Root {
@@ -237,13 +239,15 @@ class Endpoint {
   bool move_stream(Receiving& receiving);
 
   const node::Session* session_ = nullptr;
+  bool is_peer_[node::kMaxMembers] = {};
   MessageMemory memory_;
   bool open_ = false;
   bool threads_ = false;
   base::FutexLock lock_;
   ChannelWriter writers_[node::kMaxMembers];
   ChannelReader readers_[node::kMaxMembers];
-  int reading_[node::kMaxMembers] = {};  // members whose channels are open
+  uint8_t delay_[node::kMaxMembers] = {};  // before a message of each member is looked for, in pauses
+  int reading_[node::kMaxMembers] = {};    // members whose channels are open
   int reading_count_ = 0;
   int writing_[node::kMaxMembers] = {};  // members that this process has a channel to
   int writing_count_ = 0;
@@ -286,6 +290,7 @@ struct EndpointFunctions {
   void (*go_away)();
   void (*come_back)();
   bool (*is_drained)();
+  void (*end_if_peers_are_lost)();
   void (*add_run)(LayoutBuilder& builder, int64_t offset, uint64_t bytes, uint64_t count, int64_t stride);
   void (*add_layout)(LayoutBuilder& builder, const LayoutBuilder& other, int64_t offset, uint64_t count, int64_t stride);
   bool (*is_contiguous)(const LayoutBuilder& builder, int64_t extent);

@@ -19,9 +19,19 @@ using trace::Counter;
 constexpr uint64_t kPrefetchBytes = 1024;
 constexpr uint64_t kExpectedFrom = 16 << 10;  // shorter content is not worth a look at whether its pages are mapped
 constexpr int kLooks = 200;
+constexpr uint8_t kMostDelay = 16;
 constexpr int kLooksBeforePreparing = 4;
 constexpr uint64_t kPreparedBytes = 16 << 10;
 constexpr int kLooksOfMany = 10;  // so many between yields where the sender may be waiting for this processor
+
+/// Whoever looks at a line takes it from its writer, who must get it back to write; so a receiver looks first when a message is
+/// likely to be there: this long after it began, in pauses, according to what was when it looked.
+uint8_t next_delay(uint8_t delay, bool was_there) {
+  if (was_there) {
+    return static_cast<uint8_t>(delay == 0 ? 0 : delay - 1 - delay / 8);
+  }
+  return delay < kMostDelay ? static_cast<uint8_t>(delay + 1) : delay;
+}
 
 }  // namespace
 
@@ -251,6 +261,10 @@ bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& i
   if (!reader.is_open()) {
     return false;
   }
+  uint8_t& delay = delay_[member];
+  for (uint8_t round = 0; round < delay; ++round) {
+    relax();
+  }
   for (int look = 0; look < kLooks; ++look) {
     RecordHeader* record = reader.peek();
     if (record == nullptr) {
@@ -266,6 +280,7 @@ bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& i
       relax();  // a sender that is far away gets the line back less often
       continue;
     }
+    delay = next_delay(delay, look == 0);
     if (record->context != wanted.context || record->source != wanted.source ||
         (record->tag != wanted.tag && wanted.tag != kAny)) {
       return false;

@@ -224,7 +224,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   const bool collective = kind == SendKind::kCollective;
   trace::count_alone(collective ? Counter::kMessagesCollective : Counter::kMessagesDirect);
   trace::count_alone(collective ? Counter::kMessagesCollectiveBytes : Counter::kMessagesDirectBytes, content.bytes);
-  if (content.bytes <= kInlineBytes && !synchronous) {
+  if (content.bytes <= (collective ? kCollectiveInlineBytes : kInlineBytes) && !synchronous) {
     if (!write_record(member, envelope, content)) {
       return SendOutcome::kNoMemory;
     }

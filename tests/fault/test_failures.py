@@ -88,9 +88,9 @@ def test_killed_rank(mpi, tmp_path):
     ), run.errors
 
 
-# MPICH's launcher neither ends survivors nor hears of the death, so they are on their own.
+# MPICH's launcher neither ends survivors nor hears of the death, so they are on their own. (It may tell them by a signal.)
 LENIENT = [WHEELS[0].mpiexec, "-disable-auto-cleanup"]
-UNHEARD = ["sh", "-c", '"$@"; true', "sh"]
+UNHEARD = ["sh", "-c", 'trap "" USR1; "$@"; true', "sh"]
 
 
 @pytest.mark.parametrize("memory", ["1G", "24M"])
@@ -110,11 +110,10 @@ def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, tmp_path):
         assert re.search(ended, run.errors), (microseconds, run.errors)
 
 
-def test_survivors_that_no_launcher_ends(tmp_path):
+@pytest.mark.parametrize("how", ["kill", "kill-early", "poll"])
+def test_survivors_that_no_launcher_ends(how, tmp_path):
     program = compile_program(WHEELS[0], "wait_and_die.c")
-    run = headroom_run(
-        [*UNHEARD, program, "kill"], tmp_path, before=[*LENIENT, "-n", "3"], memory="1G", direct="on", timeout=100
-    )
+    run = headroom_run([*UNHEARD, program, how], tmp_path, before=[*LENIENT, "-n", "3"], memory="1G", direct="on", timeout=100)
     assert re.search(
         r"rank [01]: error: rank 2 \(process \d+\) has ended without leaving MPI, and a message", run.errors
     ), run.errors

@@ -336,9 +336,44 @@ static void all_neighborhoods(int count, int step) {
   }
 }
 
+/* A chain of directed edges: its ends have no neighbours on one side, and pass nothing there. A status that says "complete"
+ * means that the result is there and that the operand may be overwritten. */
+static void ends_of_a_chain(void) {
+  const int sources = rank > 0, destinations = rank < size - 1, from = rank - 1, to = rank + 1, five = 5, at = 0;
+  int out[5], in[5] = {0}, known = 0, one = rank, sum = -1;
+  MPI_Comm chain;
+  MPI_Request request;
+  MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, sources, &from, MPI_UNWEIGHTED, destinations, &to, MPI_UNWEIGHTED,
+                                 MPI_INFO_NULL, 0, &chain);
+  doing = "MPI_Neighbor_alltoallv along a chain";
+  put(out, rank, 3, 5, 1);
+  MPI_Neighbor_alltoallv(destinations ? out : NULL, destinations ? &five : NULL, destinations ? &at : NULL, MPI_INT,
+                         sources ? in : NULL, sources ? &five : NULL, sources ? &at : NULL, MPI_INT, chain);
+  check(in, from, 3, sources ? 5 : 0, 1);
+  memset(in, 0, sizeof in);
+  MPI_Ineighbor_allgatherv(out, 5, MPI_INT, sources ? in : NULL, sources ? &five : NULL, sources ? &at : NULL, MPI_INT, chain,
+                           &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  check(in, from, 3, sources ? 5 : 0, 1);
+  MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, chain, &request);
+  while (!known) {
+    MPI_Request_get_status(request, &known, MPI_STATUS_IGNORE);
+  }
+  one = 1000000;
+  doing = "MPI_Iallreduce, known by its status";
+  if (sum != size * (size - 1) / 2) {
+    fail(1, 0, sum, size * (size - 1) / 2);
+  }
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  if (sum != size * (size - 1) / 2) {
+    fail(1, 0, sum, size * (size - 1) / 2);
+  }
+  MPI_Comm_free(&chain);
+  started += 2;
+  neighborhoods += 1;
+}
+
 int main(int argc, char** argv) {
-  (void)argc;
-  (void)argv;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -352,6 +387,7 @@ int main(int argc, char** argv) {
       }
     }
   }
+  ends_of_a_chain();
   if (rank == 0) {
     printf("nonblocking ok %ld %ld\n", started, neighborhoods);
   }

@@ -1,5 +1,5 @@
 /* The last rank kills itself, or aborts the job (or all do), or waits to be killed, while the others wait for it. usage:
- * wait_and_die kill|abort|abort-all|sleep */
+ * wait_and_die kill|kill-early|poll|abort|abort-all|sleep: "kill-early" before any message, "poll" while the others poll. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,13 +14,19 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   char* memory = malloc(64 << 20);
   memset(memory, 1, 64 << 20);
-  MPI_Barrier(MPI_COMM_WORLD);
+  const int early = strcmp(argv[1], "kill-early") == 0, polling = strcmp(argv[1], "poll") == 0;
+  if (!early) {
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
   if (rank == 0) {
     printf("waiting\n");
     fflush(stdout);
   }
-  if (rank == ranks - 1 && strcmp(argv[1], "kill") == 0) {
+  if (rank == ranks - 1 && (early || polling || strcmp(argv[1], "kill") == 0)) {
     raise(SIGKILL);
+  }
+  for (int there = 0; polling && !there;) {
+    MPI_Iprobe(ranks - 1, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
   }
   if (strcmp(argv[1], "abort-all") == 0 || (rank == ranks - 1 && strcmp(argv[1], "abort") == 0)) {
     MPI_Abort(MPI_COMM_WORLD, 5);
