@@ -127,3 +127,20 @@ def test_communicators(mpi, ranks, tmp_path):
     run, count = messages(mpi, ranks, tmp_path, "communicators", 1, memory="1G")
     assert count == ranks * (11 + 50)
     assert run.total("messages_direct") == count
+
+
+# Without Headroom too, Debian's MPICH 4.0.2 gives the program wrong statuses by mpi_f08's MPI_Waitany.
+@pytest.mark.parametrize(
+    ("mpi", "interface"),
+    [(DEBIAN[0], "USE_MPIF"), (DEBIAN[1], "USE_MPIF"), (DEBIAN[1], "USE_MPI_F08")],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_requests_from_fortran(mpi, interface, tmp_path):
+    """Open MPI's Fortran wrappers look inside requests."""
+    compiler = {"mpich-debian": "mpif90.mpich", "openmpi-debian": "mpif90.openmpi"}[mpi.name]
+    words = ["-cpp", f"-D{interface}", "-fallow-argument-mismatch", "-ffree-line-length-none"]
+    program = compile_program(mpi, "requests.f90", *words, compiler=compiler)
+    run = headroom_run([program], tmp_path, before=mpi.command(3), memory="1G", direct="on")
+    assert run.status == 0, run.output + run.errors
+    assert run.total("messages_direct") == 3 * int(re.fullmatch(r"requests ok (\d+)\n", run.output)[1])
+    assert run.total("collectives_started") == 3 * 24
