@@ -270,6 +270,7 @@ const CoreFunctions kCore = {
       alone ? trace::count_alone(trace::Counter::kCollectivesDirect) : trace::count(trace::Counter::kCollectivesDirect);
     },
     [] { trace::count(trace::Counter::kCollectivesStarted); },
+    [] { trace::count(trace::Counter::kCollectivesStaged); },
     use_direct,
     [](void* place, bool (*poke)()) { new (place) direct::Waiting(poke); },
     [](void* place) { static_cast<direct::Waiting*>(place)->pause(); },

@@ -168,7 +168,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
         "Comm_free",
     }
     wanted |= {"Topo_test", "Cartdim_get", "Cart_get", "Cart_shift", "Graph_neighbors_count", "Graph_neighbors"}
-    wanted |= {"Dist_graph_neighbors_count", "Dist_graph_neighbors"}
+    wanted |= {"Dist_graph_neighbors_count", "Dist_graph_neighbors", "Group_incl", "Comm_set_errhandler", "Type_size_x"}
     wanted |= {"Status_set_elements_x", "Status_set_cancelled", "Recv_init", "Get_count", "Test_cancelled", "Query_thread"}
     for function in functions:
         if function.kind in ("collective", "reduction"):

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import machine
@@ -156,6 +158,22 @@ def test_wheel_in_a_clean_environment(tmp_path):
     assert plain_run([command, "doctor"]).returncode == 0
     done = plain_run([command, "run", "--memory", "64M", sys.executable, "-c", "print(sum(range(10)))"])
     assert done.stdout == "45\n", done.stderr
+
+
+def test_bench_messages(tmp_path):
+    """Both sides are measured, and compared as the table says."""
+    figures = tmp_path / "figures.json"
+    command = [HEADROOM, "bench", "messages", "--mpi", BUILD / "mpi/mpich", "--group", "transposition", "--rounds", 1]
+    done = plain_run([*command, "--compare", BUILD / "mpi/mpich", "--json", figures], timeout=200)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(figures.read_text())
+    assert [row["bytes"] for row in rows] == [256 << 10, 1 << 20, 4 << 20, 16 << 20]
+    for row in rows:
+        assert row["library"] > 0 and row["headroom"] > 0 and row["others"]["mpich"] > 0 and row["noise"] > 0
+        assert row["ratio"] == pytest.approx(row["library"] / row["headroom"])
+        assert re.search(rf"transposition by datatypes .* {row['ratio']:.2f} ", done.stdout), done.stdout
+    refused = plain_run([HEADROOM, "bench", "messages", "--mpi", tmp_path])
+    assert refused.returncode != 0 and "--mpi names a folder with bin/mpicc and bin/mpiexec" in refused.stderr
 
 
 def test_storage_prefers_disks_without_moving_parts(monkeypatch, tmp_path):

@@ -1,11 +1,11 @@
 """Communicators that span nodes (emulated: sessions of their own on one machine): messages inside a node are direct, others the
-library's, and receives from any source wait for both."""
+library's, receives from any source wait for both, and collectives go in stages."""
 
 import re
 
 import pytest
 
-from conftest import WHEELS, compile_program, headroom_run, on_nodes
+from conftest import WHEELS, compile_program, headroom_run, on_nodes, plain_run
 
 MIB = 1 << 20
 
@@ -39,6 +39,19 @@ def test_while_memory_is_short(mpi, engine, tmp_path):
         assert node["short_of_memory"]
         assert node["total"]["bytes_written"] > (2 * 60 - 96) * MIB
         assert {rank["engine"] for rank in node["ranks"]} == {engine}
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(4, 2), (7, 3), (5, 4)])
+def test_collectives_in_stages(mpi, ranks, nodes, tmp_path):
+    """A barrier, broadcasts and exact sums: ranks of a node by direct messages, their leaders by the library."""
+    program = compile_program(mpi, "staged.c")
+    before = [*mpi.command(ranks), *on_nodes(nodes)]
+    run = headroom_run([program, nodes], tmp_path, before=before, memory="1G", direct="on")
+    assert run.status == 0, run.errors
+    sums, count = re.fullmatch(r"((?:0x\S+ 0x\S+\n)+)staged ok (\d+)\n", run.output).groups()
+    assert run.total("collectives_staged") == int(count)
+    plain = plain_run([*mpi.command(ranks), program, nodes])
+    assert plain.stdout.startswith(sums)
 
 
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)

@@ -85,7 +85,8 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     crowded = ranks > len(os.sched_getaffinity(0))
     settings = (CROWDED if crowded else SINGLE_COPY)[found.kind]
     start, what = [*found.command, "-n", ranks], group.split()[0]
-    under = [*start, sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--reductions", "direct"]
+    under = [*start, sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--direct", "on"]
+    under += ["--reductions", "direct"]
     sides = [([*start, program, what], setting) for setting in (*settings, settings[0])]
     sides.append(([*under, program, what], {}))
     sides += [([other / "bin/mpiexec", "-n", ranks, program, what], {}) for other in compare]
