@@ -31,16 +31,25 @@ bool tools_define[kEntryCount] = {};
 /// What a name that the MPI library lacks leads to. Reached only by a program that could not have run without Headroom.
 int missing_function() { base::die("the program calls an MPI function that its MPI library does not have"); }
 
-/// What defines the MPI_ name behind us in the search order, if that is a tool and not an MPI library. (Two of those may be
-/// loaded; and where one was loaded privately, as mpi4py does, its own handle alone finds it.)
+/// What defines the MPI_ name behind us in the search order, if that is a tool and not an MPI library or a language binding.
+/// (Two libraries may be loaded; and where one was loaded privately, as mpi4py does, its own handle alone finds it. MPICH's
+/// Fortran library defines two functions of C.)
 void* tool_function(const char* name, void* in_library) {
   void* next = dlsym(RTLD_NEXT, name);
-  return next != in_library && next != nullptr && !core_functions().is_mpi_library(next) ? next : nullptr;
+  return next != in_library && next != nullptr && core_functions().is_program(next) ? next : nullptr;
+}
+
+/// The library's own function, or its Fortran library's.
+void* library_function(void* library, const char* name) {
+  void* own = dlsym(library, name);
+  void* next = own != nullptr ? nullptr : dlsym(RTLD_NEXT, name);
+  const CoreFunctions& core = core_functions();
+  return next != nullptr && !core.is_program(next) && !core.is_mpi_library(next) ? next : own;
 }
 
 void look_up_real(BackendRequest& request, void* library) {
   for (int entry = 0; entry < kEntryCount; ++entry) {
-    void* own = dlsym(library, kNames[entry]);
+    void* own = library_function(library, kNames[entry]);
     void* tool = entry % 2 == 0 ? tool_function(kNames[entry], own) : nullptr;
     request.real[entry] = tool != nullptr ? tool : own;
     tools_define[entry] = tool != nullptr;

@@ -180,6 +180,12 @@ static void earlier_receive_first(MPI_Comm comm) {
   }
 }
 
+/* Nobody leaves before all have come, and the library does it. (Barriers go in stages.) */
+static void wait_in_library(MPI_Comm comm) {
+  int all[64];
+  MPI_Allgather(&rank, 1, MPI_INT, all, 1, MPI_INT, comm);
+}
+
 /* A synchronous send to a receive from anybody must end although the receiver is in a collective of the library. */
 static void while_in_a_collective(MPI_Comm comm, int size) {
   unsigned char* buffer = malloc((size_t)size + 1);
@@ -195,7 +201,7 @@ static void while_in_a_collective(MPI_Comm comm, int size) {
       MPI_Ssend(buffer, size, MPI_BYTE, 0, 9, comm);
       count(0);
     }
-    MPI_Barrier(comm);
+    wait_in_library(comm);
     if (rank == 0) {
       MPI_Status status;
       MPI_Wait(&request, &status);

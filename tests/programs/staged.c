@@ -1,6 +1,6 @@
-/* Collectives on communicators that span nodes: barriers, broadcasts by every root, and allreduces, in every communicator that MPI
- * can make of some of the ranks, among collectives that stay the library's. Rank r is on node r % nodes. Prints "staged ok" and how
- * many calls all ranks made that go in stages. Argument: how many nodes. */
+/* Collectives on communicators that span nodes: barriers, broadcasts by every root, and allreduces, in every communicator that
+ * MPI can make of some of the ranks, among collectives that stay the library's. Rank r is on node r % nodes. Prints "staged ok"
+ * and how many calls all ranks made that go in stages. Argument: how many nodes. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
