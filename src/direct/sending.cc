@@ -12,8 +12,8 @@ namespace {
 
 using trace::Counter;
 
+/// Content up to this size is brought nearer to its receiver while it is waited for.
 constexpr uint64_t kBroughtBytes = 16 << 10;
-
 constexpr uint64_t kStreamStep = 128 << 10;
 /// What is copied aside while memory is short; larger content streams.
 constexpr uint64_t kLargestAsideShort = 1 << 20;

@@ -54,6 +54,18 @@ def test_collectives_in_stages(mpi, ranks, nodes, tmp_path):
     assert plain.stdout.startswith(sums)
 
 
+def test_collectives_in_stages_while_memory_is_short(mpi, engine, tmp_path):
+    before = [*mpi.command(4), *on_nodes(2)]
+    run = headroom_run(
+        [compile_program(mpi, "staged.c"), 2, 40], tmp_path, before=before, memory="48M", direct="on", engine=engine
+    )
+    assert run.status == 0, run.errors
+    assert run.total("collectives_staged") == int(re.fullmatch(r"staged ok (\d+)\n", run.output)[1]) > 0
+    for node in run.reports:
+        assert node["short_of_memory"] and node["total"]["bytes_written"] > (2 * 40 - 48) * MIB
+        assert {rank["engine"] for rank in node["ranks"]} == {engine}
+
+
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
 def test_direct_off(mpi, tmp_path):
     run = headroom_run(

@@ -6,19 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GAP = 3 };
-static int rank, size, in_rank_order;
+#include "numbered_integers.h"
+
+static int in_rank_order;
 static long served, ordered;
 static MPI_Comm comm;
 static MPI_Datatype gaps; /* one integer of GAP */
-static const char* doing;
-
-static void fail(int count, int at, long long got, long long expected) {
-  fprintf(stderr, "rank %d of %d: %s of %d integers: at %d got %lld, not %lld\n", rank, size, doing, count, at, got, expected);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static int value(int from, int to, int i) { return from * 1000003 + to * 10007 + i * 7; }
 
 /* A buffer of `parts` parts of `count` integers, `step` apart, all -1. */
 static int* make(int parts, int count, int step) {
@@ -26,25 +19,6 @@ static int* make(int parts, int count, int step) {
   int* buffer = malloc(room);
   memset(buffer, 0xff, room);
   return buffer;
-}
-
-static void put(int* part, int from, int to, int count, int step) {
-  for (int i = 0; i < count; ++i) {
-    part[i * step] = value(from, to, i);
-  }
-}
-
-static void check(const int* part, int from, int to, int count, int step) {
-  for (int i = 0; i < count; ++i) {
-    if (part[i * step] != value(from, to, i)) {
-      fail(count, i, part[i * step], value(from, to, i));
-    }
-    for (int gap = 1; gap < step; ++gap) {
-      if (part[i * step + gap] != -1) {
-        fail(count, i, part[i * step + gap], -1);
-      }
-    }
-  }
 }
 
 /* Bcast, Gather(v), Scatter(v) by `root`; `step` is that of the root's side. */

@@ -7,41 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GAP = 3, MOST = 64, ROUNDS = 8 };
-static int rank, size;
+#include "numbered_integers.h"
+
+enum { MOST = 64 };
 static long started, neighborhoods;
-static const char* doing;
-
-static int value(int from, int to, int i) { return from * 1000003 + to * 10007 + i * 7; }
-
-static void fail(int count, int at, int got, int expected) {
-  fprintf(stderr, "rank %d of %d: %s of %d integers: at %d got %d, not %d\n", rank, size, doing, count, at, got, expected);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
 
 static int* make(size_t integers) {
   int* buffer = malloc((integers + 1) * sizeof(int));
   memset(buffer, 0xff, (integers + 1) * sizeof(int));
   return buffer;
-}
-
-static void put(int* part, int from, int to, int count, int step) {
-  for (int i = 0; i < count; ++i) {
-    part[i * step] = value(from, to, i);
-  }
-}
-
-static void check(const int* part, int from, int to, int count, int step) {
-  for (int i = 0; i < count; ++i) {
-    if (part[i * step] != value(from, to, i)) {
-      fail(count, i, part[i * step], value(from, to, i));
-    }
-    for (int gap = 1; gap < step; ++gap) {
-      if (part[i * step + gap] != -1) {
-        fail(count, i, part[i * step + gap], -1);
-      }
-    }
-  }
 }
 
 static MPI_Datatype make_gaps(void) {

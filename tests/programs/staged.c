@@ -1,6 +1,7 @@
 /* Collectives on communicators that span nodes: barriers, broadcasts by every root, and allreduces, in every communicator that
  * MPI can make of some of the ranks, among collectives that stay the library's. Rank r is on node r % nodes. Prints "staged ok"
- * and how many calls all ranks made that go in stages. Argument: how many nodes. */
+ * and how many calls all ranks made that go in stages. Arguments: how many nodes, and mebibytes
+ * of memory that each rank uses, if that is to be more than there is: then on MPI_COMM_WORLD only. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 static int world_rank, world_size, nodes, rank, size;
 static long staged;
 static const char* name;
+static char* area; /* evictable; more than memory holds, if the program is told so */
+static size_t area_bytes;
 
 static double now(void) { /* one machine, one clock; MPI_Wtime may begin anew in each process */
   struct timespec time;
@@ -54,9 +57,12 @@ static void all_on(MPI_Comm comm, const char* called) {
   MPI_Type_commit(&every_third);
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
     const int n = sizes[s];
-    int* numbers = malloc(((size_t)n * 3 + 1) * sizeof(int));
-    int* sums = malloc(((size_t)n + 1) * sizeof(int));
-    double* reals = malloc(((size_t)n + 1) * sizeof(double));
+    /* In the area, which is out on storage in part: it is written from end to end in between. */
+    memset(area, (int)s, area_bytes);
+    char* const place = area + (area_bytes / 8 * (s + 1) & ~(size_t)63);
+    int* numbers = (int*)place;
+    int* sums = (int*)(place + (64 << 10));
+    double* reals = (double*)(place + (128 << 10));
     for (int root = 0; root < size; ++root) {
       /* The root's elements have gaps, or everybody else's have. */
       const int mine = (rank == root) == (root % 2 == 0) ? 3 : 1;
@@ -98,9 +104,6 @@ static void all_on(MPI_Comm comm, const char* called) {
     }
     MPI_Barrier(comm);
     staged += stages;
-    free(numbers);
-    free(sums);
-    free(reals);
   }
   /* Nobody leaves a barrier before all have come. */
   for (int late = 0; late < size; ++late) {
@@ -161,13 +164,29 @@ static void print_sums(void) {
   MPI_Comm_free(&comm);
 }
 
+static void end(void) {
+  long all = 0;
+  MPI_Reduce(&staged, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (world_rank == 0) {
+    printf("staged ok %ld\n", all);
+  }
+  MPI_Finalize();
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world_size);
   nodes = atoi(argv[1]);
+  const int pressure = argc > 2 ? atoi(argv[2]) : 0;
+  area_bytes = (size_t)(pressure > 0 ? pressure : 2) << 20;
+  area = malloc(area_bytes);
   MPI_Comm comm;
   all_on(MPI_COMM_WORLD, "the world");
+  if (pressure > 0) {
+    end();
+    return 0;
+  }
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   all_on(comm, "a copy");
   MPI_Comm_free(&comm);
@@ -204,11 +223,6 @@ int main(int argc, char** argv) {
   name = "the world";
   long_ones(MPI_COMM_WORLD);
   print_sums();
-  long all = 0;
-  MPI_Reduce(&staged, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (world_rank == 0) {
-    printf("staged ok %ld\n", all);
-  }
-  MPI_Finalize();
+  end();
   return 0;
 }
