@@ -1,5 +1,5 @@
-/* Parts of integers that say where they come from and where they go: what the programs about collectives send, and look at. A part's
- * elements lie `step` integers apart; what lies between stays -1. */
+/* Parts of integers that say where they come from and where they go: what the programs about collectives send, and look at. A
+ * part's elements lie `step` integers apart; what lies between stays -1. */
 #pragma once
 #include <mpi.h>
 #include <stdio.h>
