@@ -81,7 +81,8 @@ uint64_t largest_cache() {
     (void)base::system_call(SYS_read, file, text, sizeof text - 1);
     (void)base::system_call(SYS_close, file);
     char* unit = nullptr;
-    const uint64_t size = strtoull(text, &unit, 10) << (*unit == 'K' ? 10 : *unit == 'M' ? 20 : 0);
+    const uint64_t number = strtoull(text, &unit, 10);
+    const uint64_t size = number << (*unit == 'K' ? 10 : *unit == 'M' ? 20 : 0);
     largest = size > largest ? size : largest;
   }
   return largest;
