@@ -21,6 +21,8 @@ constexpr const char* kLibraryPrefixes[] = {
 constexpr const char* kBindingPrefixes[] = {"libmpi_mpifh", "libmpi_usempi", "libmpi_cxx",  "libmpichfort", "libmpichcxx",
                                             "libmpifort",   "libmpicxx",     "libmpi_java", "libmpif"};
 
+constexpr const char* kSystemPrefixes[] = {"libc.so.", "libc-2.", "ld-linux", "ld-2.", "libpthread"};
+
 CallerKind kind_of_object(const char* path) {
   const char* slash = strrchr(path, '/');
   const char* name = slash != nullptr ? slash + 1 : path;
@@ -32,6 +34,11 @@ CallerKind kind_of_object(const char* path) {
   for (const char* prefix : kLibraryPrefixes) {
     if (strncmp(name, prefix, strlen(prefix)) == 0) {
       return CallerKind::kMpiLibrary;
+    }
+  }
+  for (const char* prefix : kSystemPrefixes) {
+    if (strncmp(name, prefix, strlen(prefix)) == 0) {
+      return CallerKind::kSystem;
     }
   }
   return CallerKind::kProgram;
@@ -49,15 +56,6 @@ constexpr int kMaxRanges = 1024;
 Range ranges[kMaxRanges];
 std::atomic<int> range_count{0};
 base::FutexLock append_lock;
-
-// What pages of code have called lately: the page's number and its kind in one word, so that readers need no lock. Segments of
-// objects begin on pages of their own.
-constexpr uintptr_t kRecentPages = 256;
-std::atomic<uintptr_t> recent[kRecentPages];
-constexpr int kKindBits = 2;
-static_assert(static_cast<int>(CallerKind::kProgram) < 1 << kKindBits &&
-              static_cast<int>(CallerKind::kMpiLibrary) < 1 << kKindBits &&
-              static_cast<int>(CallerKind::kLanguageBinding) < 1 << kKindBits);
 
 struct Search {
   uintptr_t address;
@@ -108,20 +106,20 @@ CallerKind kind_in_ranges(uintptr_t address) {
 
 }  // namespace
 
-CallerKind caller_kind(const void* address) {
-  const auto wanted = reinterpret_cast<uintptr_t>(address);
-  const uintptr_t page = wanted / arena::kPageBytes;
-  std::atomic<uintptr_t>& entry = recent[page % kRecentPages];
-  const uintptr_t known = entry.load(std::memory_order_relaxed);
-  if (__builtin_expect(known >> kKindBits == page, 1)) {
-    return static_cast<CallerKind>(known & ((1 << kKindBits) - 1));
-  }
-  const CallerKind kind = kind_in_ranges(wanted);
-  if (kind == CallerKind::kProgram && find_range(wanted) == nullptr) {
+namespace detail {
+
+std::atomic<uintptr_t> recent_callers[kRecentPages];
+
+CallerKind look_up_caller(uintptr_t address) {
+  const CallerKind kind = kind_in_ranges(address);
+  if (kind == CallerKind::kProgram && find_range(address) == nullptr) {
     return kind;  // code made at run time: its page may be a library's one day
   }
-  entry.store(page << kKindBits | static_cast<uintptr_t>(kind), std::memory_order_relaxed);
+  const uintptr_t page = address / arena::kPageBytes;
+  recent_callers[page % kRecentPages].store(page << kKindBits | static_cast<uintptr_t>(kind), std::memory_order_relaxed);
   return kind;
 }
+
+}  // namespace detail
 
 }  // namespace headroom::heap

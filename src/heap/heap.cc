@@ -9,6 +9,7 @@
 #include "heap/access_rights.h"
 #include "heap/excluded_callers.h"
 #include "heap/extents.h"
+#include "heap/small_objects.h"
 #include "pager/pager.h"
 #include "pager/thread.h"
 #include "trace/counters.h"
@@ -18,7 +19,7 @@ namespace headroom::heap {
 using trace::Counter;
 
 size_t large_bytes = SIZE_MAX;
-thread_local int library_depth __attribute__((tls_model("initial-exec"))) = 0;
+constinit thread_local int library_depth __attribute__((tls_model("initial-exec"))) = 0;
 
 namespace {
 
@@ -83,7 +84,10 @@ base::Result<Placement> place(uint64_t bytes, uint64_t alignment) {
 }  // namespace
 
 void enable() { large_bytes = base::settings().large < 65536 ? 65536 : base::settings().large; }
-void disable_in_child() { large_bytes = SIZE_MAX; }
+void disable_in_child() {
+  large_bytes = SIZE_MAX;
+  stop_small_objects_in_child();
+}
 
 bool belongs_in_arena(const void* caller) {
   if (pager::on_own_thread()) {
@@ -95,6 +99,9 @@ bool belongs_in_arena(const void* caller) {
     trace::count(Counter::kAllocationsPassed);
   } else {
     belongs = pager::start() == base::Status::kOk;
+    if (belongs) {
+      start_small_objects();
+    }
   }
   errno = saved_errno;
   return belongs;
@@ -188,11 +195,6 @@ bool allocate_at(void* address, uint64_t bytes) {
   }
   zero(address, bytes);
   return true;
-}
-
-bool owns(const void* address) {
-  const arena::Partition& partition = pager::partition();
-  return partition.base != 0 && reinterpret_cast<uintptr_t>(address) - partition.base < partition.limit;
 }
 
 bool claim_for_static_data(uint64_t bytes, uint64_t& offset) {

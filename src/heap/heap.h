@@ -1,5 +1,5 @@
 // The heap: large allocations in the arena. malloc.cc (malloc and friends, C++ new through malloc) and memory_maps.cc
-// (mmap, mremap, munmap, madvise) are its two faces; small allocations stay with the C library.
+// (mmap, mremap, munmap, madvise) are its two faces; small allocations are small_objects.h's, or the C library's.
 //
 // What must not be evictable never comes here: memory that the MPI library or its threads allocate for themselves (a network
 // card may have it pinned). That is told by the code that asks (excluded_callers.h) and by a per-thread depth that the MPI
@@ -11,13 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "pager/pager.h"
+
 namespace headroom::heap {
 
 /// Allocations of at least this many bytes are looked at; SIZE_MAX until enable() and in forked children.
 extern size_t large_bytes;
 
 /// How deep this thread is inside the MPI library; > 0 means that allocations are the library's.
-extern thread_local int library_depth __attribute__((tls_model("initial-exec")));
+extern constinit thread_local int library_depth __attribute__((tls_model("initial-exec")));
 
 /// From now on large allocations come from the arena (settings are loaded).
 void enable();
@@ -41,7 +43,10 @@ bool allocate_at(void* address, uint64_t bytes);
 /// Zeroes a range, giving whole blocks back to the system.
 void zero(void* address, uint64_t bytes);
 /// True if `address` lies in this process's part of the arena (not: static data).
-bool owns(const void* address);
+inline bool owns(const void* address) {
+  const arena::Partition& partition = pager::detail::the_partition;
+  return partition.base != 0 && reinterpret_cast<uintptr_t>(address) - partition.base < partition.limit;
+}
 /// Takes arena space for static data that will be mapped at its own address; false if it cannot be had.
 bool claim_for_static_data(uint64_t bytes, uint64_t& offset);
 

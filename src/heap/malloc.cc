@@ -1,5 +1,5 @@
-// malloc and friends. Large allocations go to the arena, everything else to the C library under its own names
-// (__libc_malloc and so on), which costs one comparison; C++ new comes here through malloc.
+// malloc and friends. Large allocations go to the arena, small ones too while small_objects.h serves them, everything else to
+// the C library under its own names (__libc_malloc and so on), which costs two comparisons; C++ new comes here through malloc.
 #include <errno.h>
 #include <malloc.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 
 #include "arena/arena.h"
 #include "heap/heap.h"
+#include "heap/small_objects.h"
 #include "pager/pager.h"
 
 #define HEADROOM_EXPORT extern "C" __attribute__((visibility("default")))
@@ -23,6 +24,8 @@ void __libc_free(void* address);
 namespace {
 
 using namespace headroom;
+
+bool small_objects_are_on() { return heap::small_objects_on.load(std::memory_order_relaxed); }
 
 /// From the arena, or nullptr.
 __attribute__((noinline)) void* allocate_large(size_t bytes, size_t alignment, bool zeroed, const void* caller) {
@@ -63,30 +66,61 @@ __attribute__((noinline)) void* reallocate_large(void* address, size_t bytes, co
   return moved;
 }
 
-void* allocate_aligned(size_t alignment, size_t bytes, const void* caller) {
+/// What may lie in the arena; nullptr if that must come from the C library.
+inline void* allocate(size_t bytes, size_t alignment, bool zeroed, const void* caller) {
   if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
-    if (void* address = allocate_large(bytes, alignment, false, caller)) {
-      return address;
+    return allocate_large(bytes, alignment, zeroed, caller);
+  }
+  return small_objects_are_on() ? heap::allocate_small(bytes, alignment, zeroed, caller) : nullptr;
+}
+
+void* allocate_aligned(size_t alignment, size_t bytes, const void* caller) {
+  void* address = allocate(bytes, alignment, false, caller);
+  return address != nullptr ? address : __libc_memalign(alignment, bytes);
+}
+
+/// Of an object of the arena's, large or small.
+size_t bytes_in_arena(const void* address) {
+  return heap::is_small_object(address) ? heap::small_object_bytes(address) : heap::allocation_bytes(address);
+}
+
+void free_in_arena(void* address) {
+  if (__builtin_expect(heap::is_small_object(address), 1)) {
+    heap::free_small(address);
+  } else {
+    free_large(address);
+  }
+}
+
+void* move_object(void* address, size_t before, size_t bytes, void* moved) {
+  if (moved != nullptr) {
+    memcpy(moved, address, before < bytes ? before : bytes);
+    free(address);
+  }
+  return moved;
+}
+
+void* reallocate_small_object(void* address, size_t bytes, const void* caller) {
+  if (bytes < heap::large_bytes) {
+    if (void* resized = heap::reallocate_small(address, bytes)) {
+      return resized;
     }
   }
-  return __libc_memalign(alignment, bytes);
+  void* moved = allocate(bytes, 1, false, caller);
+  return move_object(address, heap::small_object_bytes(address), bytes, moved != nullptr ? moved : __libc_malloc(bytes));
 }
 
 }  // namespace
 
 HEADROOM_EXPORT void* malloc(size_t bytes) {
-  if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
-    if (void* address = allocate_large(bytes, 1, false, __builtin_return_address(0))) {
-      return address;
-    }
-  }
-  return __libc_malloc(bytes);
+  void* address = allocate(bytes, 1, false, __builtin_return_address(0));
+  return address != nullptr ? address : __libc_malloc(bytes);
 }
 
 HEADROOM_EXPORT void* calloc(size_t count, size_t bytes) {
   size_t total = 0;
-  if (__builtin_expect(!__builtin_mul_overflow(count, bytes, &total) && total >= heap::large_bytes, 0)) {
-    if (void* address = allocate_large(total, 1, true, __builtin_return_address(0))) {
+  if (__builtin_expect(!__builtin_mul_overflow(count, bytes, &total), 1)) {
+    if (void* address = allocate(total, 1, true, __builtin_return_address(0))) {
       return address;
     }
   }
@@ -95,26 +129,23 @@ HEADROOM_EXPORT void* calloc(size_t count, size_t bytes) {
 
 HEADROOM_EXPORT void* realloc(void* address, size_t bytes) {
   if (address == nullptr) {
-    if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
-      if (void* fresh = allocate_large(bytes, 1, false, __builtin_return_address(0))) {
-        return fresh;
-      }
-    }
-    return __libc_malloc(bytes);
+    void* fresh = allocate(bytes, 1, false, __builtin_return_address(0));
+    return fresh != nullptr ? fresh : __libc_malloc(bytes);
   }
-  if (__builtin_expect(heap::owns(address), 0)) {
+  if (heap::owns(address)) {
     if (bytes == 0) {
-      free_large(address);
+      free_in_arena(address);
       return nullptr;
+    }
+    if (heap::is_small_object(address)) {
+      return reallocate_small_object(address, bytes, __builtin_return_address(0));
     }
     return reallocate_large(address, bytes, __builtin_return_address(0));
   }
   if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
     if (void* moved = allocate_large(bytes, 1, false, __builtin_return_address(0))) {
       const size_t before = malloc_usable_size(address);
-      memcpy(moved, address, before < bytes ? before : bytes);
-      __libc_free(address);
-      return moved;
+      return move_object(address, before, bytes, moved);
     }
   }
   return __libc_realloc(address, bytes);
@@ -130,8 +161,8 @@ HEADROOM_EXPORT void* reallocarray(void* address, size_t count, size_t bytes) {
 }
 
 HEADROOM_EXPORT void free(void* address) {
-  if (__builtin_expect(heap::owns(address), 0)) {
-    free_large(address);
+  if (heap::owns(address)) {
+    free_in_arena(address);
     return;
   }
   __libc_free(address);
@@ -166,7 +197,7 @@ HEADROOM_EXPORT void* pvalloc(size_t bytes) {
 
 HEADROOM_EXPORT size_t malloc_usable_size(void* address) {
   if (heap::owns(address)) {
-    return heap::allocation_bytes(address);
+    return bytes_in_arena(address);
   }
   using Function = size_t (*)(void*);
   static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "malloc_usable_size"));

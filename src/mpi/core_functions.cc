@@ -16,6 +16,7 @@
 #include "direct/waiting.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
+#include "heap/small_objects.h"
 #include "mpi/progress_hook.h"
 #include "mpi/shortcuts.h"
 #include "pager/pager.h"
@@ -75,7 +76,9 @@ bool has_pinning_transports() {
 }
 
 void before_init() {
-  if (pager::start() != base::Status::kOk) {
+  if (pager::start() == base::Status::kOk) {
+    heap::start_small_objects();
+  } else {
     return;
   }
   const bool pins = has_pinning_transports();
@@ -234,7 +237,10 @@ static_assert(sizeof(direct::Waiting) <= 64);
 
 const CoreFunctions kCore = {
     [](const void* caller) { return heap::caller_kind(caller) == heap::CallerKind::kMpiLibrary; },
-    [](const void* caller) { return heap::caller_kind(caller) == heap::CallerKind::kProgram; },
+    [](const void* caller) {
+      const heap::CallerKind kind = heap::caller_kind(caller);
+      return kind == heap::CallerKind::kProgram || kind == heap::CallerKind::kSystem;
+    },
     [] { return &heap::library_depth; },
     program_code,
     [] { return sched::mode() == sched::Mode::kTurns || (sched::mode() == sched::Mode::kYield && !progress_hook_works()); },
@@ -244,6 +250,8 @@ const CoreFunctions kCore = {
     [](void* place) { static_cast<sched::Wait*>(place)->~Wait(); },
     sched::give_slot_up,
     sched::take_slot,
+    sched::begin_call_of_waits,
+    sched::end_call_of_waits,
     sched::polled,
     before_init,
     after_init,
