@@ -43,16 +43,18 @@ enum BlockState : uint64_t {
   kWriting = 3,   // has physical memory that is being written out
   kStored = 4,    // only on storage
 };
-inline constexpr uint64_t kDirty = 1 << 3;            // differs from what is on storage (or was never stored)
-inline constexpr uint64_t kHasCopy = 1 << 4;          // storage has the content of the block as it was when last clean
-inline constexpr uint64_t kMapped = 1 << 5;           // the view can be read without a fault
-inline constexpr uint64_t kWritable = 1 << 6;         // the view can be written without a fault
-inline constexpr uint64_t kMarker = 1 << 7;           // read ahead and left unmapped, so that its first use moves the window on
-inline constexpr uint64_t kOutOnce = 1 << 8;          // was evicted
-inline constexpr uint64_t kOutTwice = 1 << 9;         // was evicted again
-inline constexpr uint64_t kKeep = 1 << 10;            // being written out early; stays resident when that is done
-inline constexpr uint64_t kPinned = 1 << 11;          // one of the holds lasts as long as the content (pager::pin)
-inline constexpr uint64_t kLocked = 1 << 12;          // another lasts until munlock (pager::try_lock)
+inline constexpr uint64_t kDirty = 1 << 3;     // differs from what is on storage (or was never stored)
+inline constexpr uint64_t kHasCopy = 1 << 4;   // storage has the content of the block as it was when last clean
+inline constexpr uint64_t kMapped = 1 << 5;    // the view can be read without a fault
+inline constexpr uint64_t kWritable = 1 << 6;  // the view can be written without a fault
+inline constexpr uint64_t kMarker = 1 << 7;    // read ahead and left unmapped, so that its first use moves the window on
+inline constexpr uint64_t kOutOnce = 1 << 8;   // was evicted
+inline constexpr uint64_t kOutTwice = 1 << 9;  // was evicted again
+inline constexpr uint64_t kKeep = 1 << 10;     // being written out early; stays resident when that is done
+inline constexpr uint64_t kPinned = 1 << 11;   // one of the holds lasts as long as the content (pager::pin)
+inline constexpr uint64_t kLocked = 1 << 12;   // another lasts until munlock (pager::try_lock)
+inline constexpr uint64_t kUndefined =
+    1 << 13;  // clean without a copy, since the program will overwrite it (pager::will_overwrite)
 inline constexpr uint64_t kHold = uint64_t{1} << 16;  // one hold of either kind
 inline constexpr uint64_t kHoldMask = uint64_t{0xffff} << 16;
 inline constexpr uint64_t kWriteHold = uint64_t{1} << 32;  // a hold for writing counts here too

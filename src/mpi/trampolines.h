@@ -45,6 +45,8 @@ struct CoreFunctions {
   void (*wait_end)(void* place);
   void (*give_slot_up)();
   void (*take_slot)();
+  void (*begin_call_of_waits)();
+  void (*end_call_of_waits)();
   void (*polled)(bool found);
   void (*before_init)();
   void (*after_init)(int rank, int size, const char* abi, bool spins);

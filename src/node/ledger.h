@@ -53,6 +53,8 @@ struct alignas(64) Member {
   std::atomic<int64_t> other_bytes;  // of these, outside the arena: cannot be given back
   std::atomic<int64_t> asked_bytes;  // what others would like this member to give back
   std::atomic<uint64_t> ready_since_ns;
+  std::atomic<uint64_t> blocked_since_ns;
+  std::atomic<int64_t> working_set_bytes;    // of its blocks, how many were resident when its last turn ended
   std::atomic<uint32_t> slot_bell;           // futex: a slot may be free
   std::atomic<int32_t> remote_write_target;  // pid whose memory this process writes by cross-memory attach, or 0
   std::atomic<uint64_t> remote_write_begin;  // the addresses that it may write there

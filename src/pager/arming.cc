@@ -49,7 +49,7 @@ void list_resident(uint64_t first, uint64_t count) {
       base::die("the kernel has no memory left; lower --memory");
     }
     word_of(block).fetch_or(kResident | kDirty | kMapped | kWritable, std::memory_order_acq_rel);
-    list_append(block);
+    state.resident.loaded(block);
   }
   for (uint64_t block = first; block < first + count;) {
     uint64_t run = 1;
@@ -112,9 +112,9 @@ void watch_static_region(const StaticRegion& region) {
 void cover_static_region(int index) {
   const StaticRegion& region = state.partition->static_regions[index];
   watch_static_region(region);
-  const uint64_t before = state.listed;
+  const uint64_t before = state.resident.count();
   list_populated(region.offset, region.offset + region.bytes);
-  const auto bytes = static_cast<int64_t>((state.listed - before) * kBlockBytes);
+  const auto bytes = static_cast<int64_t>((state.resident.count() - before) * kBlockBytes);
   // The content is there already, so its room is taken whether or not it is free; pump() evicts what is then too much.
   node::take(*state.session->ledger, *state.session->self, bytes);
 }
@@ -136,7 +136,7 @@ void arm() {
   }
   list_populated(0, state.partition->committed.load(std::memory_order_relaxed));
   list_held();
-  const auto resident = static_cast<int64_t>(state.listed * kBlockBytes);
+  const auto resident = static_cast<int64_t>(state.resident.count() * kBlockBytes);
   node::Member& self = *state.session->self;
   state.armed = true;
   node::release(*state.session->ledger, self,

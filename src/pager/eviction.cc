@@ -5,11 +5,12 @@
 // and the memory is punched. A write in between is caught by the protection, makes the block dirty again, and the eviction
 // of that block is given up. Blocks that are all zero are dropped without being stored; clean ones without being written.
 //
-// Which blocks: the oldest of those that were hidden for a while and not missed (state.h, probation). Without this the list
-// would be first in, first out, and a rank whose working set is a little too large would lose what it uses all the time.
+// Which blocks: see replacement.h.
 //
 // Who gives way: every rank that computes is entitled to an equal share of the budget, a rank that waits to nothing but a
-// floor. The one furthest above its share gives back first; it may be ourselves.
+// floor. Ranks that wait give back first, and of these the one that blocked last, since it will run last (the scheduler prefers
+// who has most memory): in a round of ranks the order turns direction each time, and what is here at the turn is used again.
+// Then the rank furthest above its share; it may be ourselves.
 #include <string.h>
 
 #include "base/log.h"
@@ -26,7 +27,8 @@ using node::MemberState;
 using trace::Counter;
 
 constexpr int64_t kAskAtLeast = 4 << 20;
-constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
+constexpr uint64_t kFarthest = uint64_t{1} << 62;
+constexpr uint64_t kAskPatienceNs = 50'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
 
 bool is_alive(const Member& member) {
   return member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive);
@@ -64,30 +66,66 @@ int64_t excess_of(const Member& member, const Shares& shares) {
   return blocks - (is_computing(member) ? share : kWaitingFloorBytes);
 }
 
-/// Asks the member furthest above its share, if that is not us. False if nobody else should give way.
-bool ask_another(int64_t bytes) {
-  node::Ledger& ledger = *state.session->ledger;
+/// How long it will probably take until the member computes: the more, the longer. (Who waits for a slot has it soon, and the
+/// sooner the more of its memory is here.)
+uint64_t distance_of(const Member& member) {
+  if (member.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kBlocked)) {
+    return kFarthest + member.blocked_since_ns.load(std::memory_order_relaxed);
+  }
+  return kFarthest - 1 - static_cast<uint64_t>(member.reserved_bytes.load(std::memory_order_relaxed));
+}
+
+/// Who should give way: `excess` is how much it may be asked for. -1 if nobody but us.
+int choose_another(int64_t& excess) {
+  const node::Ledger& ledger = *state.session->ledger;
   const Shares shares = count_shares(ledger);
+  int farthest = -1;
+  uint64_t distance = 0;
+  int greatest = -1;
   int64_t most = excess_of(*state.session->self, shares);
   most = most > 0 ? most : 0;
-  int chosen = -1;
   for (int index = 0; index < node::kMaxMembers; ++index) {
     const Member& member = ledger.members[index];
     if (index == state.session->index || !is_alive(member)) {
       continue;
     }
-    const int64_t excess = excess_of(member, shares);
-    if (excess > most) {
-      most = excess;
-      chosen = index;
+    const int64_t above = excess_of(member, shares);
+    if (!is_computing(member) && above > 0 && distance_of(member) > distance) {
+      distance = distance_of(member);
+      farthest = index;
+      excess = above;
+    }
+    if (above > most) {
+      most = above;
+      greatest = index;
     }
   }
+  if (farthest < 0) {
+    excess = most;
+  }
+  return farthest >= 0 ? farthest : greatest;
+}
+
+/// Whether nobody who waits has blocked later than this rank.
+bool blocked_last() {
+  for (const Member& member : state.session->ledger->members) {
+    if (is_alive(member) && !is_computing(member) && distance_of(member) > distance_of(*state.session->self)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Asks another member for room. False if nobody else should give way.
+bool ask_another(int64_t bytes) {
+  int64_t excess = 0;
+  const int chosen = choose_another(excess);
   if (chosen < 0) {
     return false;
   }
-  Member& member = ledger.members[chosen];
+  Member& member = state.session->ledger->members[chosen];
   const int64_t wanted = bytes > kAskAtLeast ? bytes : kAskAtLeast;
-  const int64_t asked = wanted < most ? wanted : most;
+  const int64_t asked = wanted < excess ? wanted : excess;
   if (member.asked_bytes.exchange(asked, std::memory_order_acq_rel) < asked) {
     trace::count(Counter::kRoomRequests);
     node::ring(*state.session, chosen);
@@ -158,7 +196,7 @@ bool begin_write(uint64_t block, bool keep) {
   } while (!word.compare_exchange_weak(before,
                                        (before & ~(kStateMask | kDirty | kWritable | kHasCopy)) | kWriting | (keep ? kKeep : 0),
                                        std::memory_order_acq_rel));
-  list_remove(block);
+  state.resident.remove(block);
   return true;
 }
 
@@ -170,7 +208,7 @@ void undo_write(uint64_t block) {
   state.engine->map(view_of_block(*state.partition, block), writable);
   while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | set, std::memory_order_acq_rel)) {
   }
-  list_append(block);
+  state.resident.returned(block);
   trace::count(Counter::kEvictionsGivenUp);
 }
 
@@ -182,42 +220,43 @@ bool drop_if_zero(uint64_t block) {
   return drop(block, kWriting, true);
 }
 
-/// Hides the block at the boundary from the program, unless somebody holds it; returns false if there is none left.
-bool hide_one() {
-  const uint32_t block = list_extend_probation();
-  if (block == kNoBlock) {
-    return false;
-  }
+/// Hides the block from the program, unless somebody holds it.
+void hide(uint64_t block) {
   BlockWord& word = word_of(block);
   uint64_t before = word.load(std::memory_order_acquire);
   do {
-    if ((before & kHoldMask) != 0 || state_of(before) != kResident || (before & kMapped) == 0) {
-      return true;
+    if ((before & kHoldMask) != 0 || (before & kMapped) == 0) {
+      return;
     }
   } while (!word.compare_exchange_weak(before, before & ~(kMapped | kWritable), std::memory_order_acq_rel));
   state.engine->hide(view_of_block(*state.partition, block));
   trace::count(Counter::kBlocksHidden);
-  return true;
 }
 
-/// Keeps a quarter of the list on probation: long enough to be missed if in use. A rank that waits uses nothing.
-void extend_probation() {
+/// Hides as many blocks as are to be watched. A rank that waits uses nothing.
+void hide_some() {
   if (state.idle.load(std::memory_order_relaxed)) {
     return;
   }
-  while (state.probation_count < state.listed / 4 && hide_one()) {
+  for (uint32_t block = state.resident.next_to_hide(); block != kNoBlock; block = state.resident.next_to_hide()) {
+    hide(block);
   }
 }
 
 /// Starts to write out a run of dirty blocks from `block` on; returns the bytes that are gone, leaving, or (with `keep`) being
 /// written. Neighbours go along if they are not known to be in use.
 int64_t write_out(uint64_t block, bool keep) {
-  const bool only_probation = state.on_probation[block] != 0;
+  const bool was_hidden = state.resident.is_hidden(block);
   uint64_t first = block;
-  uint64_t count = 0;
-  while (count < kTransferBlocks && (!only_probation || state.on_probation[block + count] != 0) &&
-         begin_write(block + count, keep)) {
+  uint64_t count = 1;
+  while (count < kTransferBlocks && state.resident.are_alike(block, block + count) &&
+         (!was_hidden || state.resident.is_hidden(block + count))) {
     ++count;
+  }
+  for (uint64_t begun = 0; begun < count; ++begun) {
+    if (!begin_write(block + begun, keep)) {
+      count = begun;
+    }
   }
   if (count == 0) {
     return 0;
@@ -265,33 +304,70 @@ bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth 
 
 int64_t evict(int64_t bytes) {
   int64_t leaving = 0;
-  uint64_t to_look_at = state.listed;
-  while (leaving < bytes && to_look_at-- > 0 && state.head != kNoBlock) {
-    extend_probation();
-    const uint64_t block = state.head;
+  uint64_t to_look_at = state.resident.count();
+  while (leaving < bytes && to_look_at-- > 0) {
+    hide_some();
+    const uint32_t block = state.resident.next_victim();
+    if (block == kNoBlock) {
+      break;
+    }
     const uint64_t word = word_of(block).load(std::memory_order_acquire);
     if ((word & kHoldMask) == 0 && (word & kDirty) == 0) {
-      list_remove(block);
       if (drop(block, kResident, false)) {
+        state.resident.remove(block);
         trace::count(Counter::kBlocksDroppedClean);
         leaving += kBlockBytes;
-        continue;
+      } else {
+        state.resident.look_later(block);
       }
-      list_append(block);
       continue;
     }
     if (store_is_full_of_work()) {
       break;
     }
     const int64_t written = (word & kHoldMask) == 0 ? write_out(block, false) : 0;
-    if (written == 0 && state.head == block) {
-      list_remove(block);  // held: look at it again later
-      list_append(block);
+    if (written == 0 && state.resident.next_victim() == block) {
+      state.resident.look_later(block);  // held
     }
     leaving += written;
   }
   state.early_credit_bytes += leaving;
   return leaving;
+}
+
+void evict_unneeded(uint64_t first, uint64_t count) {
+  int64_t resident = 0;
+  for (uint64_t block = first + count; block-- > first;) {  // so that the first leaves first
+    if (state_of(word_of(block).load(std::memory_order_relaxed)) == kResident) {
+      state.resident.unneeded(block);
+      resident += kBlockBytes;
+    }
+  }
+  (void)evict(resident);
+}
+
+void forget_content(uint64_t first, uint64_t count) {
+  for (uint64_t block = first; block < first + count; ++block) {
+    const uint64_t now = state_of(word_of(block).load(std::memory_order_acquire));
+    // What a forked child still needs is kept.
+    if ((now != kStored && now != kResident) || !may_write(block)) {
+      continue;
+    }
+    if (now == kResident) {
+      // Protected first: a write from now on is seen, and makes the block an ordinary one.
+      state.engine->protect(view_of_block(*state.partition, block));
+    }
+    uint64_t before = word_of(block).load(std::memory_order_acquire);
+    const uint64_t after =
+        now == kStored ? kFresh | (before & (kOutOnce | kOutTwice)) : (before & ~(kDirty | kHasCopy | kWritable)) | kUndefined;
+    // What somebody waits for or holds stays as it is; its next write faults once, and finds it dirty.
+    const bool forgotten = (before & kHoldMask) == 0 && state_of(before) == now &&
+                           word_of(block).compare_exchange_strong(before, after, std::memory_order_acq_rel);
+    trace::count(Counter::kBlocksForgotten, forgotten ? 1 : 0);
+    if (!forgotten && now == kResident && (before & kWritable) != 0) {
+      state.engine->unprotect(view_of_block(*state.partition, block));
+    }
+  }
 }
 
 void make_room(int64_t bytes) {
@@ -311,6 +387,12 @@ void make_room(int64_t bytes) {
   }
   state.waits_for_others = false;
   (void)evict(bytes - coming);
+}
+
+uint64_t share_of_memory() {
+  const Shares shares = count_shares(*state.session->ledger);
+  const int64_t share = shares.budget / shares.computing;
+  return share > 0 ? static_cast<uint64_t>(share) : 0;
 }
 
 void answer_requests_for_room() {
@@ -333,21 +415,24 @@ void write_back_idle() {
   if (policy == base::EvictChoice::kLazy) {
     return;
   }
-  // auto: write back early, so that giving way later costs nothing; drop late. No more than had to be evicted before: a rank
-  // whose memory stays would write the same blocks again and again, and pay for each first write after. A write-out that is
-  // given up puts its block at the end of the list, so the number of looks is bounded.
-  const auto listed_bytes = static_cast<int64_t>(state.listed * kBlockBytes);
-  state.early_credit_bytes = state.early_credit_bytes < listed_bytes ? state.early_credit_bytes : listed_bytes;
-  uint64_t to_look_at = state.listed;
-  uint32_t block = state.head;
+  // auto: write back early, so that giving way later costs nothing; drop late. Only who will be asked first, and no more than
+  // had to be evicted before: a rank whose memory stays would write the same blocks again and again, and pay for each first
+  // write after. A write-out that is given up puts its block at the end of the list, so the number of looks is bounded.
+  if (!blocked_last()) {
+    return;
+  }
+  uint64_t to_look_at = state.resident.count();
+  const auto resident_bytes = static_cast<int64_t>(to_look_at * kBlockBytes);
+  state.early_credit_bytes = state.early_credit_bytes < resident_bytes ? state.early_credit_bytes : resident_bytes;
+  uint32_t block = state.resident.first();
   while (block != kNoBlock && to_look_at-- > 0 && state.store->in_flight() < 8 && state.early_credit_bytes > 0) {
-    const uint32_t after = state.next[block];
+    const uint32_t after = state.resident.after(block);
     const uint64_t word = word_of(block).load(std::memory_order_relaxed);
     if ((word & (kDirty | kHoldMask)) == kDirty) {
       const int64_t written = write_out(block, true);
       state.early_credit_bytes -= written;
       trace::count(Counter::kBlocksWrittenEarly, static_cast<uint64_t>(written) / kBlockBytes);
-      block = state.head;
+      block = state.resident.first();
       continue;
     }
     block = after;
@@ -377,7 +462,7 @@ void write_done(uint64_t first, uint64_t count, int error) {
     before = word.load(std::memory_order_relaxed);
     while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | kResident, std::memory_order_acq_rel)) {
     }
-    list_append(block);
+    state.resident.returned(block);
   }
 }
 
@@ -402,7 +487,7 @@ void discard(uint64_t first, uint64_t count) {
     }
     trace::count(Counter::kBlocksDiscarded);
     if (state_of(before) == kResident) {
-      list_remove(block);
+      state.resident.remove(block);
       state.engine->conceal(view_of_block(*state.partition, block));
       punch(*state.partition, block, 1);
       node::release(*state.session->ledger, *state.session->self, kBlockBytes);

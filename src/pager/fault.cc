@@ -17,13 +17,16 @@ using namespace arena;
 using trace::Counter;
 
 bool reserve_blocks(uint64_t count) {
-  return node::reserve(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes));
+  if (!node::reserve(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes))) {
+    return false;
+  }
+  state.waits_for_others = false;  // they gave
+  return true;
 }
 
 /// Room for one block that somebody waits for.
 bool take_room_for_one() {
   if (reserve_blocks(1)) {
-    state.waits_for_others = false;
     return true;
   }
   note_short();  // a process that a fork has armed may be the first to find out
@@ -50,7 +53,7 @@ bool serve_fresh(uint64_t block, bool write) {
     base::die("the kernel has no memory for a block although the budget allows it; lower --memory (now %lld MiB for the node)",
               static_cast<long long>(state.session->ledger->budget >> 20));
   }
-  list_append(block);
+  state.resident.loaded(block);
   // Mapped first, said afterwards: a holder that sees MAPPED hands the memory to the kernel at once.
   state.engine->map(view_of_block(*state.partition, block), write);
   change_word(word_of(block), kStateMask | kDirty | kHasCopy | kWritable,
@@ -69,18 +72,17 @@ bool serve_resident(uint64_t block, bool write, uint64_t word) {
   if (write && (word & kMapped) != 0 && (word & kWritable) == 0) {
     trace::count(Counter::kFaultsFirstWrite);
     state.engine->unprotect(view);
-    change_word(word_of(block), kMarker, kDirty | kWritable);
+    change_word(word_of(block), kMarker | kUndefined, kDirty | kWritable);
     return true;
   }
-  if (state.on_probation[block] != 0) {  // still in use
-    list_remove(block);
-    list_append(block);
+  if (state.resident.is_hidden(block)) {
+    state.resident.used(block);
     trace::count(Counter::kFaultsProbation);
   }
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write.
   const bool writable = write || ((word & kDirty) != 0 && state_of(word) == kResident && may_write(block));
   state.engine->map(view, writable);
-  change_word(word_of(block), kMarker, kMapped | (writable ? kDirty | kWritable : 0));
+  change_word(word_of(block), kMarker | (writable ? kUndefined : 0), kMapped | (writable ? kDirty | kWritable : 0));
   if ((word & kMarker) != 0) {
     extend_stream(block);
   }
@@ -97,6 +99,7 @@ void start_read(uint64_t first, uint64_t count) {
 
 bool serve_stored(uint64_t block) {
   if (can_transfer() && take_room_for_one()) {
+    state.resident.expect(block, false);
     start_read(block, 1);
     extend_stream(block);
   }
@@ -107,7 +110,9 @@ uint64_t committed_blocks() { return state.partition->committed.load(std::memory
 
 /// Notes that a reader is at `block`; widens or starts its window.
 void extend_stream(uint64_t block) {
-  const uint64_t largest = base::settings().readahead / kBlockBytes;
+  const uint64_t asked = base::settings().readahead / kBlockBytes;
+  const uint64_t room = state.resident.room_ahead(share_of_memory() / kBlockBytes);
+  const uint64_t largest = asked < room ? asked : room;
   Stream* stream = nullptr;
   Stream* oldest = &state.streams[0];
   for (Stream& candidate : state.streams) {
@@ -155,6 +160,9 @@ void read_ahead(Stream& stream) {
     }
     const uint64_t first = stream.next;
     stream.next += count;
+    for (uint64_t block = first; block < first + count; ++block) {
+      state.resident.expect(block);
+    }
     start_read(first, count);
     trace::count(Counter::kBytesReadAhead, count * kBlockBytes);
     // The block in the middle of the window stays unmapped: its first use says that the reader is on its way.
@@ -256,6 +264,16 @@ void bring(Request& request) {
   }
 }
 
+void read_announced(uint64_t first, uint64_t count) {
+  const uint64_t most = share_of_memory() / kBlockBytes / 2;
+  Stream* oldest = &state.streams[0];
+  for (Stream& stream : state.streams) {
+    oldest = stream.used_at < oldest->used_at ? &stream : oldest;
+  }
+  const uint64_t window = count < most ? count : most;
+  *oldest = {first, first, first + window, window, ++state.stream_clock};
+}
+
 void read_done(uint64_t first, uint64_t count, int error) {
   if (error != 0) {
     base::die(
@@ -265,7 +283,7 @@ void read_done(uint64_t first, uint64_t count, int error) {
   }
   for (uint64_t block = first; block < first + count; ++block) {
     change_word(word_of(block), kStateMask, kResident | kHasCopy);
-    list_append(block);
+    state.resident.loaded(block);
   }
   // Accesses that wait are served first, so that a write maps its block writable at once.
   for (Pending& pending : state.pending) {

@@ -4,6 +4,7 @@
 // STORED only by a compare-and-swap that finds no hold. So either the pager sees the hold, or the holder sees that the block
 // is gone and asks for it.
 #include "base/system_calls.h"
+#include "pager/block_ranges.h"
 #include "pager/requests.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -14,26 +15,6 @@ namespace {
 using namespace arena;
 
 std::atomic<uint64_t> pinned_bytes{0};
-
-struct BlockRange {
-  uint64_t first;
-  uint64_t count;
-};
-
-/// The blocks of the part of [address, address + bytes) that lies in one view; `used` is how many bytes that part has.
-BlockRange blocks_of(uintptr_t address, uint64_t bytes, uint64_t& used) {
-  uint64_t offset = 0;
-  if (!find_offset(partition(), address, offset)) {
-    used = kPageBytes - address % kPageBytes;
-    used = used < bytes ? used : bytes;
-    return {0, 0};
-  }
-  uint64_t run = (offset + bytes - 1) / kBlockBytes - offset / kBlockBytes + 1;
-  const View view = view_of_run(partition(), offset / kBlockBytes, run);
-  const uint64_t inside = view.address + view.bytes - address;
-  used = inside < bytes ? inside : bytes;
-  return {offset / kBlockBytes, (offset + used - 1) / kBlockBytes - offset / kBlockBytes + 1};
-}
 
 void bring_blocks(BlockRange range, bool write) {
   base::Status status = base::Status::kNoMemory;
@@ -67,21 +48,6 @@ void hold_blocks(BlockRange range, bool write, uintptr_t address, uint64_t bytes
     all_there = is_there(word_of(block).fetch_add(amount, std::memory_order_seq_cst), write) && all_there;
   }
   make_present(range, write, all_there, address, bytes);
-}
-
-/// Calls `action(range, address, bytes)` for each part of [address, address + bytes) that lies in evictable memory.
-template <typename Action>
-void for_each_range(const void* address, uint64_t bytes, Action action) {
-  auto at = reinterpret_cast<uintptr_t>(address);
-  const uintptr_t end = at + bytes;
-  while (at < end) {
-    uint64_t used = 0;
-    const BlockRange range = blocks_of(at, end - at, used);
-    if (range.count > 0) {
-      action(range, at, used);
-    }
-    at += used;
-  }
 }
 
 /// Takes the hold that `bit` stands for away, if it is there.

@@ -22,8 +22,8 @@ bool is_zero(uint64_t block) {
 
 bool block_is_right(uint64_t block) {
   const uint64_t word = word_of(block).load(std::memory_order_acquire);
-  if (state_of(word) == kResident && (word & (kDirty | kHasCopy)) == 0 && !is_zero(block)) {
-    return broken("P3 (clean without a copy is zero)", block, word);
+  if (state_of(word) == kResident && (word & (kDirty | kHasCopy | kUndefined)) == 0 && !is_zero(block)) {
+    return broken("P3 (clean without a copy is zero or undefined)", block, word);
   }
   if (state_of(word) == kStored && (word & kHasCopy) == 0) {
     return broken("P3 (what is stored has a copy)", block, word);
@@ -34,12 +34,15 @@ bool block_is_right(uint64_t block) {
   return true;
 }
 
-uint64_t length_of_list() {
+bool resident_blocks_are_listed() {
   uint64_t length = 0;
-  for (uint32_t block = state.head; block != kNoBlock; block = state.next[block]) {
+  for (uint32_t block = state.resident.first(); block != kNoBlock; block = state.resident.after(block)) {
+    if (state_of(word_of(block).load(std::memory_order_acquire)) != kResident) {
+      return broken("(what is listed is resident)", block, word_of(block).load());
+    }
     ++length;
   }
-  return length;
+  return length == state.resident.count();
 }
 
 }  // namespace
@@ -64,7 +67,7 @@ bool check_invariants() {
                       static_cast<long long>(reserved));
     return false;
   }
-  return length_of_list() == state.listed;
+  return resident_blocks_are_listed();
 }
 
 }  // namespace headroom::pager

@@ -85,6 +85,15 @@ void serve_request(Request& request) {
     case RequestKind::kArm:
       become_armed();
       break;
+    case RequestKind::kWillNeed:
+      read_announced(request.block, request.count);
+      break;
+    case RequestKind::kWillNotNeed:
+      evict_unneeded(request.block, request.count);
+      break;
+    case RequestKind::kWillOverwrite:
+      forget_content(request.block, request.count);
+      break;
     case RequestKind::kCheck:
       finish(request, check_invariants() ? Status::kOk : Status::kUnavailable);
       return;
@@ -208,13 +217,9 @@ Status start_once() {
   self.arena_descriptor.store(detail::the_partition.descriptor, std::memory_order_relaxed);
   self.arena_inode.store(arena::inode_of(detail::the_partition.descriptor), std::memory_order_release);
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
-  state.next = static_cast<uint32_t*>(base::reserve_memory(blocks * sizeof(uint32_t)));
-  state.previous = static_cast<uint32_t*>(base::reserve_memory(blocks * sizeof(uint32_t)));
-  state.on_probation = static_cast<uint8_t*>(base::reserve_memory(blocks));
   state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
   const base::Result<int> requests = open_request_descriptor();
-  if (state.next == nullptr || state.previous == nullptr || state.on_probation == nullptr || state.room_reserved == nullptr ||
-      !requests.ok()) {
+  if (!state.resident.open(blocks) || state.room_reserved == nullptr || !requests.ok()) {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }

@@ -27,7 +27,7 @@
 // Invariants (check_invariants()):
 //   P1  a block that is RESIDENT, READING or WRITING has been reserved in the ledger, once.
 //   P2  a block with a hold is RESIDENT and mapped, or its holder is waiting for the pager.
-//   P3  a block that is clean (not DIRTY) has a copy on storage or is all zero.
+//   P3  a block that is clean (not DIRTY) has a copy on storage, or is all zero, or undefined (the program will overwrite it).
 //   P4  WRITABLE implies DIRTY: a clean block's view is write-protected, so the first write is seen.
 #pragma once
 
@@ -108,6 +108,14 @@ bool try_lock(const void* address, uint64_t bytes);
 void unlock(const void* address, uint64_t bytes);
 /// Whether the block that `address`, in evictable memory, lies in is pinned.
 bool is_pinned(const void* address);
+
+/// The program will use the range soon: it is read in as far as there is room. Does not wait.
+void will_need(const void* address, uint64_t bytes);
+/// The program will not use the range for long: it leaves before anything else, if memory is short. Does not wait for that.
+void will_not_need(const void* address, uint64_t bytes);
+/// The program will write the whole range before it reads it: the content of its whole blocks is neither written out nor read
+/// again. No other thread uses the range meanwhile.
+void will_overwrite(const void* address, uint64_t bytes);
 
 /// The largest range that a caller should hold at one time, in bytes.
 uint64_t largest_hold();

@@ -14,15 +14,18 @@
 namespace headroom::pager {
 
 enum class RequestKind : uint32_t {
-  kFault,     // make `block` accessible (for writing if `write`)
-  kBring,     // the same for `count` blocks that the asker holds; counts no fault
-  kDiscard,   // give up the content of `count` blocks from `block`
-  kGrow,      // make the partition `bytes` long
-  kAdopt,     // watch the newest static region
-  kArm,       // become armed
-  kFork,      // protect memory, a fork follows
-  kComplete,  // give forked children all that is theirs: this process ends
-  kCheck,     // kOk if the invariants hold; for tests
+  kFault,          // make `block` accessible (for writing if `write`)
+  kBring,          // the same for `count` blocks that the asker holds; counts no fault
+  kDiscard,        // give up the content of `count` blocks from `block`
+  kGrow,           // make the partition `bytes` long
+  kAdopt,          // watch the newest static region
+  kArm,            // become armed
+  kFork,           // protect memory, a fork follows
+  kComplete,       // give forked children all that is theirs: this process ends
+  kWillNeed,       // read `count` blocks from `block` ahead of their use
+  kWillNotNeed,    // let them leave before others
+  kWillOverwrite,  // do not read them again
+  kCheck,          // kOk if the invariants hold; for tests
 };
 
 struct Request {

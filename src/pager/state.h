@@ -1,9 +1,4 @@
 // What the pager thread knows. Private to src/pager; touched by the pager thread alone unless a line says otherwise.
-//
-// The list of resident blocks is in the order in which they were loaded or last seen in use; the eviction takes from its head
-// (eviction.cc). The blocks from the head up to `boundary` are on probation: they were hidden from the program, so that one
-// that is still in use faults, which costs microseconds instead of a transfer, and goes to the end of the list. The list is
-// kept in arrays indexed by block, reserved for the whole partition and populated as far as they are used.
 #pragma once
 
 #include <atomic>
@@ -13,12 +8,12 @@
 #include "base/system_calls.h"
 #include "node/session.h"
 #include "pager/engine.h"
+#include "pager/replacement.h"
 #include "pager/requests.h"
 #include "pager/store.h"
 
 namespace headroom::pager {
 
-inline constexpr uint32_t kNoBlock = UINT32_MAX;
 inline constexpr int kMaxPending = 512;
 inline constexpr int kStreams = 8;
 inline constexpr uint64_t kTransferBlocks = 4;          // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
@@ -51,15 +46,8 @@ struct State {
   StoreFile file;
   FaultEngine* engine = nullptr;
   bool armed = false;
-  uint64_t covered = 0;  // bytes of the arena view that the engine watches
-  uint32_t* next = nullptr;
-  uint32_t* previous = nullptr;
-  uint32_t head = kNoBlock;
-  uint32_t tail = kNoBlock;
-  uint64_t listed = 0;
-  uint8_t* on_probation = nullptr;
-  uint32_t boundary = kNoBlock;  // the first block of the list that is not on probation
-  uint64_t probation_count = 0;
+  uint64_t covered = 0;            // bytes of the arena view that the engine watches
+  Replacement resident;            // which of the resident blocks leave first
   int64_t leaving_bytes = 0;       // being written out, to be dropped
   int64_t early_credit_bytes = 0;  // how much may be written back early (eviction.cc)
   Pending pending[kMaxPending] = {};
@@ -80,17 +68,13 @@ extern State state;
 
 inline arena::BlockWord& word_of(uint64_t block) { return state.partition->blocks[block]; }
 
-// list.cc
-void list_append(uint64_t block);
-void list_remove(uint64_t block);
-/// Puts the block at the boundary on probation and returns it; kNoBlock if all are.
-uint32_t list_extend_probation();
-
 // fault.cc
 /// Makes `block` accessible if that is possible now; false if it waits for storage or room.
 bool serve(uint64_t block, bool write);
 void take_fault(uint64_t block, bool write, Request* request);
 void bring(Request& request);
+/// Begins to read blocks ahead that the program has announced.
+void read_announced(uint64_t first, uint64_t count);
 void read_done(uint64_t first, uint64_t count, int error);
 /// Retries everything that waits, and continues reading ahead.
 void pump();
@@ -101,6 +85,12 @@ void make_room(int64_t bytes);
 /// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out.
 int64_t evict(int64_t bytes);
 void write_back_idle();
+/// Begins to evict these blocks, which the program will not need.
+void evict_unneeded(uint64_t first, uint64_t count);
+/// These blocks will be overwritten: what they contain need neither be written out nor read again.
+void forget_content(uint64_t first, uint64_t count);
+/// How much memory this process may expect to have for blocks while it computes, in bytes.
+uint64_t share_of_memory();
 void write_done(uint64_t first, uint64_t count, int error);
 void answer_requests_for_room();
 void discard(uint64_t block, uint64_t count);

@@ -23,6 +23,7 @@ using trace::Counter;
 constexpr uint64_t kSpinNs = 20'000;        // with the slot: a message that comes at once costs no turn
 constexpr uint64_t kIdleAfterNs = 500'000;  // then others may have our memory
 constexpr uint32_t kLongestSleepNs = 1'000'000;
+constexpr uint64_t kShortTurnNs = 1'000'000;
 constexpr uint64_t kOverdueNs = 5'000'000'000;
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
@@ -38,6 +39,23 @@ Member& self() { return *pager::session().self; }
 
 void set_run_state(RunState state) { self().run_state.store(static_cast<uint32_t>(state), std::memory_order_release); }
 
+std::atomic<uint64_t> turn_began_ns{0};
+
+/// A turn that only passed a message on (a stage of a collective) does not count as one: the rank has blocked as long as
+/// before.
+void set_blocked() {
+  if (self().run_state.load(std::memory_order_relaxed) != static_cast<uint32_t>(RunState::kBlocked)) {
+    const uint64_t now = base::monotonic_ns();
+    if (now - turn_began_ns.load(std::memory_order_relaxed) >= kShortTurnNs) {
+      self().blocked_since_ns.store(now, std::memory_order_relaxed);
+      self().working_set_bytes.store(
+          self().reserved_bytes.load(std::memory_order_relaxed) - self().other_bytes.load(std::memory_order_relaxed),
+          std::memory_order_relaxed);
+    }
+    set_run_state(RunState::kBlocked);
+  }
+}
+
 void note_held_slots(uint32_t held) {
   std::atomic<uint32_t>& most = ledger().most_held_slots;
   uint32_t known = most.load(std::memory_order_relaxed);
@@ -45,8 +63,32 @@ void note_held_slots(uint32_t held) {
   }
 }
 
+bool is_alive(const Member& member) {
+  return member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive);
+}
+
+/// Whether what `candidate` is expected to use fits beside what those use who compute. One that would not fit alone either
+/// loses nothing by company. (Ranks that drive each other's memory out while both compute read it again and again.)
+bool fits(const Member& candidate) {
+  int64_t room = ledger().budget;
+  int64_t in_use = 0;
+  for (const Member& member : ledger().members) {
+    if (is_alive(member)) {
+      room -= member.other_bytes.load(std::memory_order_relaxed);
+      const bool computes = &member != &candidate && member.has_slot.load(std::memory_order_relaxed) != 0;
+      in_use += computes ? member.working_set_bytes.load(std::memory_order_relaxed) : 0;
+    }
+  }
+  const int64_t wanted = candidate.working_set_bytes.load(std::memory_order_relaxed);
+  return in_use == 0 || wanted > room || in_use + wanted <= room;
+}
+
 bool try_take_slot() {
   uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
+  if (held > 0 && held < ledger().slots() && !fits(self())) {
+    trace::count(Counter::kTurnsPutOff);
+    return false;
+  }
   while (held < ledger().slots()) {
     // acq_rel: pairs with release_slot() of the member whose turn ended.
     if (ledger().held_slots.compare_exchange_weak(held, held + 1, std::memory_order_acq_rel)) {
@@ -58,15 +100,15 @@ bool try_take_slot() {
   return false;
 }
 
-/// Who should have the free slot: the one with most of its memory here, unless somebody has waited long.
+/// Who should have the free slot: of those who fit the one with most of its memory here, unless somebody has waited long.
 Member* next_ready() {
   Member* chosen = nullptr;
   uint64_t oldest = UINT64_MAX;
   int64_t most = -1;
   const uint64_t now = base::monotonic_ns();
   for (Member& member : ledger().members) {
-    if (member.state.load(std::memory_order_relaxed) != static_cast<uint32_t>(MemberState::kAlive) ||
-        member.run_state.load(std::memory_order_acquire) != static_cast<uint32_t>(RunState::kReady)) {
+    if (!is_alive(member) || member.run_state.load(std::memory_order_acquire) != static_cast<uint32_t>(RunState::kReady) ||
+        !fits(member)) {
       continue;
     }
     const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
@@ -120,6 +162,7 @@ std::atomic<int> blocked_threads{0};
 base::FutexLock taking_slot;
 thread_local bool known_thread __attribute__((tls_model("initial-exec"))) = false;
 thread_local bool this_thread_blocks __attribute__((tls_model("initial-exec"))) = false;
+thread_local int calls_of_waits __attribute__((tls_model("initial-exec"))) = 0;
 
 void thread_ends(void*) { mpi_threads.fetch_sub(1, std::memory_order_relaxed); }
 
@@ -156,6 +199,7 @@ void end_blocking() {
     wait_for_slot();
     trace::count(Counter::kTurns);
   }
+  turn_began_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
   set_run_state(RunState::kRunning);
 }
 
@@ -195,16 +239,22 @@ Mode mode() {
 }
 
 void give_slot_up() {
-  if (mode() == Mode::kTurns && begin_blocking()) {
-    set_run_state(RunState::kBlocked);
+  if (!this_thread_blocks && mode() == Mode::kTurns && begin_blocking()) {
+    set_blocked();
     pager::set_idle(true);
   }
 }
 
 void take_slot() {
-  if (this_thread_blocks) {
+  if (this_thread_blocks && calls_of_waits == 0) {
     end_blocking();
   }
+}
+
+void begin_call_of_waits() { ++calls_of_waits; }
+void end_call_of_waits() {
+  --calls_of_waits;
+  take_slot();
 }
 
 Wait::Wait() { trace::count(mode() == Mode::kTurns ? Counter::kWaitsTurns : Counter::kWaitsYielding); }
@@ -230,10 +280,10 @@ void Wait::pause() {
   }
   if (!gave_up_) {
     gave_up_ = true;
-    last_ = begin_blocking();
+    last_ = this_thread_blocks || begin_blocking();
   }
   if (last_ && waited > kIdleAfterNs) {
-    set_run_state(RunState::kBlocked);
+    set_blocked();
     pager::set_idle(true);
   }
   // One poll is not always full progress (rendezvous over UCX needs several), so each sleep is followed by a few.

@@ -37,6 +37,11 @@ Mode mode();
 void give_slot_up();
 void take_slot();
 
+/// Around a call that waits several times and computes nothing in between (a barrier's stages): once given up, the slot is
+/// taken back at its end only, so that a rank need not have its turn to pass a message on.
+void begin_call_of_waits();
+void end_call_of_waits();
+
 /// One wait. After each poll that found nothing the caller calls pause(); the destructor gets the slot back.
 class Wait {
  public:

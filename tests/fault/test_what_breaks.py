@@ -236,7 +236,7 @@ def test_hard_limit(mpi, engine, tmp_path):
     assert run.output == plain.stdout
     assert run.engines() == {engine}
     run.assert_paged(4 * 2 * 72 * MIB, budget)
-    assert run.total("blocks_twice_out") >= 4 * 2 * 72 * 4  # every block
+    assert run.total("blocks_twice_out") >= 4 * 2 * 72 * 4 * 3 // 4  # all but what stays of sweeps again and again
 
 
 def test_as_an_ordinary_user(mpi, tmp_path):

@@ -106,6 +106,26 @@ class WithoutSlot {
   WithoutSlot& operator=(const WithoutSlot&) = delete;
 };
 
+/// Around a call that waits several times and computes little in between: its rank's turn comes at the end.
+class SeveralWaits {
+ public:
+  explicit SeveralWaits(bool really = true) : really_(really) {
+    if (really_) {
+      core->begin_call_of_waits();
+    }
+  }
+  ~SeveralWaits() {
+    if (really_) {
+      core->end_call_of_waits();
+    }
+  }
+  SeveralWaits(const SeveralWaits&) = delete;
+  SeveralWaits& operator=(const SeveralWaits&) = delete;
+
+ private:
+  bool really_;
+};
+
 /// Around calls after which there may be more ranks than before: then it is looked at anew how this one waits.
 class WaysMayChange {
  public:

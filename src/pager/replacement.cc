@@ -1,0 +1,202 @@
+// See replacement.h. Four lists in arrays indexed by block: passing and kept, each hidden or not, oldest first.
+#include "pager/replacement.h"
+
+#include "base/system_calls.h"
+
+namespace headroom::pager {
+namespace {
+
+constexpr uint64_t kLeastPassing = 4;
+constexpr uint64_t kPassingPart = 16;
+constexpr uint64_t kKeptHiddenPart = 4;
+constexpr uint64_t kPassingHiddenPart = 2;
+constexpr double kGrowth = 1.0;  // for a block that came back
+constexpr double kShrinking = 0.25;
+constexpr int kMostDisplaced = 8;
+constexpr uint32_t kMuchOlder = 4;  // times
+
+}  // namespace
+
+bool Replacement::open(uint64_t blocks) {
+  blocks_ = static_cast<Block*>(base::reserve_memory(blocks * sizeof(Block)));
+  return blocks_ != nullptr;
+}
+
+/// How long the passing queue should be where there is room for `room` blocks.
+double Replacement::passing_target(uint64_t room) const {
+  const uint64_t part = room / kPassingPart;
+  const double least = static_cast<double>(part > kLeastPassing ? part : kLeastPassing);
+  const double most = static_cast<double>(room) / 2;
+  return least + grown_ < most ? least + grown_ : most;
+}
+
+void Replacement::append(uint32_t block, Place place) {
+  List& list = lists_[place];
+  Block& entry = blocks_[block];
+  entry.next = kNoBlock;
+  entry.previous = list.tail;
+  entry.place = place;
+  entry.listed = true;
+  (list.tail != kNoBlock ? blocks_[list.tail].next : list.head) = block;
+  list.tail = block;
+  ++list.count;
+}
+
+void Replacement::prepend(uint32_t block, Place place) {
+  List& list = lists_[place];
+  Block& entry = blocks_[block];
+  entry.next = list.head;
+  entry.previous = kNoBlock;
+  entry.place = place;
+  entry.listed = true;
+  (list.head != kNoBlock ? blocks_[list.head].previous : list.tail) = block;
+  list.head = block;
+  ++list.count;
+}
+
+void Replacement::remove(uint64_t block) {
+  Block& entry = blocks_[block];
+  List& list = lists_[entry.place];
+  (entry.previous != kNoBlock ? blocks_[entry.previous].next : list.head) = entry.next;
+  (entry.next != kNoBlock ? blocks_[entry.next].previous : list.tail) = entry.previous;
+  --list.count;
+  entry.listed = false;
+}
+
+/// Makes room among the kept blocks for one that was last used at `last_used`: the kept block that has been hidden in vain for
+/// longer passes on, and so do those that have been for much longer. False if there is none.
+bool Replacement::displace_kept(uint32_t last_used) {
+  if (last_used == 0) {
+    return false;
+  }
+  int displaced = 0;
+  while (displaced < kMostDisplaced && lists_[kKeptHidden].head != kNoBlock) {
+    const uint32_t oldest = lists_[kKeptHidden].head;
+    const uint32_t hidden_at = blocks_[oldest].hidden_at;
+    const bool much_older = now_ - hidden_at >= uint64_t{kMuchOlder} * (now_ - last_used);
+    if (hidden_at >= last_used || (displaced > 0 && !much_older)) {
+      break;
+    }
+    remove(oldest);
+    prepend(oldest, kPassingHidden);
+    ++displaced;
+  }
+  return displaced > 0;
+}
+
+void Replacement::loaded(uint64_t block) {
+  const auto number = static_cast<uint32_t>(block);
+  const uint32_t last_used = blocks_[block].used_at;
+  blocks_[block].used_at = ++now_;
+  if (displace_kept(last_used)) {
+    grown_ = passing_target(count()) < static_cast<double>(count()) / 2 ? grown_ + kGrowth : grown_;
+    append(number, kKept);
+    return;
+  }
+  append(number, static_cast<double>(passing()) < passing_target(count()) ? kPassing : kKept);
+}
+
+void Replacement::returned(uint64_t block) {
+  const Place before = blocks_[block].place;
+  append(static_cast<uint32_t>(block), before == kKept || before == kKeptHidden ? kKept : kPassing);
+}
+
+void Replacement::used(uint64_t block) {
+  const Block& entry = blocks_[block];
+  if (!entry.listed || !is_hidden(block)) {
+    return;
+  }
+  ++now_;
+  const auto number = static_cast<uint32_t>(block);
+  const uint32_t last_used = entry.used_at;
+  const bool was_kept = entry.place == kKeptHidden;
+  const bool again = !entry.ahead;
+  blocks_[block].ahead = false;
+  remove(block);
+  if (was_kept) {
+    grown_ = grown_ > kShrinking ? grown_ - kShrinking : 0;
+    append(number, kKept);
+  } else {
+    append(number, again && displace_kept(last_used) ? kKept : kPassing);
+  }
+  blocks_[block].used_at = now_;
+}
+
+void Replacement::unneeded(uint64_t block) {
+  if (blocks_[block].listed) {
+    remove(block);
+    prepend(static_cast<uint32_t>(block), kPassingHidden);
+  }
+}
+
+void Replacement::look_later(uint64_t block) {
+  const Place place = blocks_[block].place;
+  remove(block);
+  append(static_cast<uint32_t>(block), place == kKept || place == kKeptHidden ? kKept : kPassing);
+}
+
+uint32_t Replacement::next_victim() const {
+  const auto first_of = [this](Place hidden, Place seen) {
+    return lists_[hidden].head != kNoBlock ? lists_[hidden].head : lists_[seen].head;
+  };
+  const uint32_t of_passing = first_of(kPassingHidden, kPassing);
+  const uint32_t of_kept = first_of(kKeptHidden, kKept);
+  const bool enough_pass = static_cast<double>(passing()) > passing_target(count()) / 2;
+  return of_passing != kNoBlock && (enough_pass || of_kept == kNoBlock) ? of_passing : of_kept;
+}
+
+uint32_t Replacement::next_to_hide() {
+  const auto hide = [this](Place from, Place to) {
+    const uint32_t block = lists_[from].head;
+    remove(block);
+    append(block, to);
+    blocks_[block].hidden_at = now_;
+    return block;
+  };
+  if (lists_[kPassing].head != kNoBlock && lists_[kPassingHidden].count < passing() / kPassingHiddenPart) {
+    return hide(kPassing, kPassingHidden);
+  }
+  if (lists_[kKept].head != kNoBlock && lists_[kKeptHidden].count < kept() / kKeptHiddenPart) {
+    return hide(kKept, kKeptHidden);
+  }
+  return kNoBlock;
+}
+
+bool Replacement::is_hidden(uint64_t block) const {
+  const Block& entry = blocks_[block];
+  return entry.listed && (entry.place == kPassingHidden || entry.place == kKeptHidden);
+}
+
+bool Replacement::are_alike(uint64_t one, uint64_t other) const {
+  return blocks_[one].listed && blocks_[other].listed && blocks_[one].place / 2 == blocks_[other].place / 2;
+}
+
+uint64_t Replacement::count() const { return passing() + kept(); }
+
+uint32_t Replacement::first() const {
+  for (const List& list : lists_) {
+    if (list.head != kNoBlock) {
+      return list.head;
+    }
+  }
+  return kNoBlock;
+}
+
+uint32_t Replacement::after(uint32_t block) const {
+  if (blocks_[block].next != kNoBlock) {
+    return blocks_[block].next;
+  }
+  for (int place = blocks_[block].place + 1; place < kPlaces; ++place) {
+    if (lists_[place].head != kNoBlock) {
+      return lists_[place].head;
+    }
+  }
+  return kNoBlock;
+}
+
+uint64_t Replacement::room_ahead(uint64_t room) const {
+  const auto ahead = static_cast<uint64_t>(passing_target(room) * 3 / 4);
+  return ahead > 2 ? ahead : 2;
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,94 @@
+// Which resident blocks leave first. Scans do not flush memory: a sweep over more than there is room for, again and again,
+// keeps what fits and reads the rest, where first in, first out and the least recently used would read everything.
+//
+// As in LIRS (Jiang and Zhang, SIGMETRICS 2002) a block is judged by the time between its last two uses, not by the time since
+// the last. Most of memory belongs to *kept* blocks; newcomers enter a short queue of *passing* ones and leave from its head. A
+// block that comes back sooner than some kept block was last used takes that one's place. Blocks that were loaded while there
+// was room are kept from the start.
+//
+// Uses are seen only where they fault, so the oldest quarter of the kept blocks and the older half of the passing ones are
+// *hidden* from the program: one that is still in use faults, for microseconds instead of a transfer, and is known to be. How
+// long a kept block has been hidden in vain is a lower bound for the time since its last use. Time is counted in uses seen.
+//
+// The passing queue begins at a sixteenth of memory. It grows while blocks come back that had passed through too fast (programs
+// that work in a window that moves), and shrinks when hidden kept blocks turn out to be in use.
+//
+// Knows nothing of engines, stores or holds. Used by the pager thread alone.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::pager {
+
+inline constexpr uint32_t kNoBlock = UINT32_MAX;
+
+class Replacement {
+ public:
+  /// Reserves addresses for `blocks` blocks; false if there are none. Costs memory only as far as blocks are used.
+  bool open(uint64_t blocks);
+
+  /// The block has got its memory, because it is used.
+  void loaded(uint64_t block);
+  /// The block will get its memory ahead of a use that is likely (or not ahead of it): the first use seen is then not a second.
+  void expect(uint64_t block, bool ahead = true) { blocks_[block].ahead = ahead; }
+  /// A block whose eviction was given up, or that was written and stays, is back where it was; not a use.
+  void returned(uint64_t block);
+  /// A resident block was used (it faulted).
+  void used(uint64_t block);
+  /// The block leaves, or is on its way out.
+  void remove(uint64_t block);
+  /// The block will not be used for long: it leaves first.
+  void unneeded(uint64_t block);
+  /// The block cannot leave now: others first.
+  void look_later(uint64_t block);
+
+  /// The block to be evicted next; kNoBlock if there is none. Removes nothing.
+  [[nodiscard]] uint32_t next_victim() const;
+  /// A block that should be hidden from the program, to learn whether it is in use; counts as hidden from now on. kNoBlock if
+  /// enough are.
+  uint32_t next_to_hide();
+
+  /// Whether `block` was to be hidden and has not been used since.
+  [[nodiscard]] bool is_hidden(uint64_t block) const;
+  /// Whether both are kept, or both are passing.
+  [[nodiscard]] bool are_alike(uint64_t one, uint64_t other) const;
+  [[nodiscard]] uint64_t count() const;
+
+  /// All resident blocks in the order in which they would leave: the first, and the one after another; kNoBlock at the end.
+  [[nodiscard]] uint32_t first() const;
+  [[nodiscard]] uint32_t after(uint32_t block) const;
+
+  /// How far a reader may read ahead, in blocks, so that none leaves before its use, if there is room for `room` blocks.
+  [[nodiscard]] uint64_t room_ahead(uint64_t room) const;
+
+ private:
+  enum Place : uint8_t { kPassingHidden, kPassing, kKeptHidden, kKept, kPlaces, kNowhere = 0xff };
+  struct Block {
+    uint32_t next;
+    uint32_t previous;
+    uint32_t used_at;    // 0: never
+    uint32_t hidden_at;  // while it is hidden
+    Place place;         // meaningful while `listed`
+    bool listed;
+    bool ahead;  // read ahead, and not seen in use
+  };
+  struct List {
+    uint32_t head = kNoBlock;
+    uint32_t tail = kNoBlock;
+    uint64_t count = 0;
+  };
+
+  [[nodiscard]] uint64_t passing() const { return lists_[kPassing].count + lists_[kPassingHidden].count; }
+  [[nodiscard]] uint64_t kept() const { return lists_[kKept].count + lists_[kKeptHidden].count; }
+  [[nodiscard]] double passing_target(uint64_t room) const;
+  void append(uint32_t block, Place place);
+  void prepend(uint32_t block, Place place);
+  bool displace_kept(uint32_t last_used);
+
+  Block* blocks_ = nullptr;
+  List lists_[kPlaces];
+  uint32_t now_ = 0;
+  double grown_ = 0;  // how much longer the passing queue is than at least
+};
+
+}  // namespace headroom::pager

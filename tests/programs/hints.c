@@ -1,0 +1,102 @@
+/* What a program may say of its memory, with three times as much of it as the budget: each hint is seen in what is read.
+   Prints "wrong 0". */
+#include <headroom/headroom.h>
+#include <headroom/memory.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { kMib = 1 << 20, kWords = kMib / 8, kAll = 72, kBudget = 24 };
+
+static uint64_t wrong = 0;
+
+static void expect(int right, const char* what) {
+  if (!right) {
+    fprintf(stderr, "not so: %s\n", what);
+    ++wrong;
+  }
+}
+
+static struct headroom_statistics now(void) {
+  struct headroom_statistics statistics = {.size = sizeof statistics};
+  expect(headroom_read_statistics(&statistics) == 0, "statistics can be read");
+  return statistics;
+}
+
+static uint64_t value(uint64_t index, uint64_t round) { return (index + 1) * 0x9e3779b97f4a7c15u + round; }
+
+static void fill(uint64_t* array, uint64_t mib, uint64_t round) {
+  for (uint64_t index = 0; index < mib * kWords; ++index) {
+    array[index] = value(index, round);
+  }
+}
+
+static void check(const uint64_t* array, uint64_t mib, uint64_t round) {
+  for (uint64_t index = 0; index < mib * kWords; ++index) {
+    wrong += array[index] != value(index, round);
+  }
+}
+
+/* Until `done` of what was before and what is now, or for ten seconds. */
+static int comes_true(int (*done)(struct headroom_statistics before, struct headroom_statistics after),
+                      struct headroom_statistics before) {
+  for (int wait = 0; wait < 10000; ++wait) {
+    if (done(before, now())) {
+      return 1;
+    }
+    const struct timespec millisecond = {0, 1000000};
+    nanosleep(&millisecond, NULL);
+  }
+  return 0;
+}
+
+static int has_read(struct headroom_statistics before, struct headroom_statistics after) {
+  return after.read_bytes >= before.read_bytes + 4 * kMib;
+}
+static int has_shrunk(struct headroom_statistics before, struct headroom_statistics after) {
+  return after.resident_bytes + 4 * kMib <= before.resident_bytes;
+}
+
+int main(void) {
+  uint64_t* array = malloc((size_t)kAll * kMib);
+  fill(array, kAll, 0);
+  check(array, kAll, 0);
+
+  struct headroom_statistics before = now();
+  fill(array, kAll, 1);
+  expect(now().read_bytes - before.read_bytes >= (kAll - 2 * kBudget) * (uint64_t)kMib, "overwriting reads without a hint");
+  expect(headroom_will_overwrite(array, (size_t)kAll * kMib) == 0, "a hint is taken");
+  before = now();
+  fill(array, kAll, 2);
+  expect(now().read_bytes - before.read_bytes <= 2 * kMib, "overwriting does not read after the hint");
+  check(array, kAll, 2);
+
+  /* Ends inside blocks: their other bytes stay. */
+  expect(headroom_will_overwrite(array + 1, (size_t)kAll * kMib - 16) == 0, "any address will do");
+  expect(array[0] == value(0, 2) && array[kAll * kWords - 1] == value((uint64_t)kAll * kWords - 1, 2), "the ends stay");
+  fill(array, kAll, 3);
+  check(array, kAll, 3);
+
+  expect(headroom_will_not_need(array, (size_t)kAll * kMib) == 0, "a hint is taken");
+  expect(comes_true(has_shrunk, before = now()) || now().resident_bytes < 16 * kMib, "what is not needed leaves");
+  check(array + 40 * kWords, 0, 3);
+  before = now();
+  expect(headroom_will_need(array + 30 * kWords, 8 * kMib) == 0, "a hint is taken");
+  expect(comes_true(has_read, before), "what is needed is read ahead");
+  for (uint64_t index = 30 * kWords; index < 34 * kWords; ++index) {
+    wrong += array[index] != value(index, 3);
+  }
+
+  expect(headroom_hold(array, 4 * kMib) == 0, "a little can be held");
+  expect(headroom_hold(array, (size_t)kAll * kMib) != 0, "everything cannot");
+  check(array, kAll, 3);
+  before = now();
+  check(array, 4, 3);
+  expect(now().read_bytes == before.read_bytes, "what is held is not read again");
+  expect(headroom_release(array, 4 * kMib) == 0, "and can be released");
+  check(array, kAll, 3);
+
+  printf("wrong %llu\n", (unsigned long long)wrong);
+  return wrong != 0;
+}

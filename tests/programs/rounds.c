@@ -1,0 +1,49 @@
+/* Rounds of ranks that sweep an array each, update and check it, and meet at a barrier. Prints "wrong 0" and, for each round,
+   the MiB that all ranks of the node read from storage. usage: rounds MIB ROUNDS */
+#include <headroom/headroom.h>
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { kMostRounds = 100 };
+
+static uint64_t bytes_read(void) {
+  struct headroom_statistics now = {.size = sizeof now};
+  return headroom_read_statistics != NULL && headroom_read_statistics(&now) == 0 ? now.read_bytes : 0;
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const uint64_t words = argc > 2 ? strtoull(argv[1], NULL, 10) << 17 : 0;
+  const int rounds = argc > 2 ? atoi(argv[2]) : 0;
+  uint64_t *array = malloc(words * 8), wrong = 0;
+  for (uint64_t i = 0; i < words; ++i) {
+    array[i] = i * 31 + (uint64_t)rank;
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  static uint64_t mine[kMostRounds], all[kMostRounds];
+  for (int round = 0; round < rounds && round < kMostRounds; ++round) {
+    const uint64_t before = bytes_read();
+    for (uint64_t i = 0; i < words; ++i) {
+      wrong += array[i] != i * 31 + (uint64_t)rank + (uint64_t)round;
+      array[i] += 1;
+    }
+    mine[round] = bytes_read() - before;
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Reduce(mine, all, rounds, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+  uint64_t all_wrong = 0;
+  MPI_Reduce(&wrong, &all_wrong, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) {
+    for (int round = 0; round < rounds && round < kMostRounds; ++round) {
+      printf("round %d read %llu\n", round, (unsigned long long)(all[round] >> 20));
+    }
+    printf("wrong %llu\n", (unsigned long long)all_wrong);
+  }
+  free(array);
+  MPI_Finalize();
+  return wrong != 0;
+}

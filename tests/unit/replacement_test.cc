@@ -1,0 +1,153 @@
+// Which blocks stay: programs of accesses against a memory of kRoom blocks, where only faults are seen, as in the pager.
+#include "pager/replacement.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace headroom::pager {
+namespace {
+
+constexpr uint64_t kRoom = 512;
+constexpr uint64_t kBlocks = 8192;
+
+class Memory {
+ public:
+  Memory() { EXPECT_TRUE(replacement_.open(kBlocks)); }
+
+  /// One access; counts a load if the block is not there.
+  void touch(uint64_t block) {
+    if (resident_[block]) {
+      if (replacement_.is_hidden(block)) {
+        replacement_.used(block);
+        ++faults_;
+      }
+      return;
+    }
+    if (replacement_.count() == kRoom) {
+      while (replacement_.next_to_hide() != kNoBlock) {
+      }
+      const uint32_t victim = replacement_.next_victim();
+      ASSERT_TRUE(resident_[victim]);
+      replacement_.remove(victim);
+      resident_[victim] = false;
+    }
+    resident_[block] = true;
+    replacement_.loaded(block);
+    ++loads_;
+  }
+
+  void sweep(uint64_t from, uint64_t to) {
+    for (uint64_t block = from; block < to; ++block) {
+      touch(block);
+    }
+  }
+
+  uint64_t take_loads() {
+    const uint64_t loads = loads_;
+    loads_ = 0;
+    return loads;
+  }
+  [[nodiscard]] uint64_t faults() const { return faults_; }
+
+  /// The list in the order of leaving has every resident block once.
+  void check() const {
+    std::vector<bool> seen(kBlocks, false);
+    uint64_t listed = 0;
+    for (uint32_t block = replacement_.first(); block != kNoBlock; block = replacement_.after(block)) {
+      ASSERT_FALSE(seen[block]);
+      ASSERT_TRUE(resident_[block]);
+      seen[block] = true;
+      ++listed;
+    }
+    EXPECT_EQ(replacement_.count(), listed);
+  }
+
+ private:
+  Replacement replacement_;
+  std::vector<bool> resident_ = std::vector<bool>(kBlocks, false);
+  uint64_t loads_ = 0;
+  uint64_t faults_ = 0;
+};
+
+TEST(Replacement, KeepsWhatFitsOfACyclicSweep) {
+  for (const uint64_t blocks : {kRoom + 100, 2 * kRoom, 4 * kRoom}) {
+    Memory memory;
+    memory.sweep(0, blocks);
+    EXPECT_EQ(blocks, memory.take_loads());
+    for (int pass = 0; pass < 6; ++pass) {
+      memory.sweep(0, blocks);
+      EXPECT_LE(memory.take_loads(), blocks - kRoom + kRoom / 14) << blocks;
+      memory.check();
+    }
+    EXPECT_LE(memory.faults(), 6 * kRoom);  // what it costs to know
+  }
+}
+
+TEST(Replacement, KeepsWhatFitsOfSweepsInBothDirections) {
+  Memory memory;
+  memory.sweep(0, 2 * kRoom);
+  (void)memory.take_loads();
+  for (int pass = 0; pass < 6; ++pass) {
+    for (uint64_t block = 0; block < 2 * kRoom; ++block) {
+      memory.touch(pass % 2 == 0 ? 2 * kRoom - 1 - block : block);
+    }
+  }
+  EXPECT_LE(memory.take_loads(), 6 * (kRoom + kRoom / 8));
+}
+
+TEST(Replacement, KeepsAVectorBesideASweep) {
+  Memory memory;
+  std::mt19937 random(1);
+  const uint64_t vector = kRoom / 2;
+  const uint64_t scanned = 2 * kRoom;
+  for (int pass = 0; pass < 6; ++pass) {
+    for (uint64_t block = 0; block < scanned; ++block) {
+      memory.touch(vector + block);
+      memory.touch(random() % vector);
+    }
+  }
+  // At best: everything once, then what does not fit.
+  EXPECT_LE(memory.take_loads(), (vector + scanned + 5 * (vector + scanned - kRoom)) * 13 / 10);
+}
+
+TEST(Replacement, FollowsAWindowThatMoves) {
+  Memory memory;
+  const uint64_t swept = 2 * kRoom;
+  for (int pass = 0; pass < 4; ++pass) {
+    for (uint64_t block = 0; block < swept; ++block) {
+      for (const uint64_t behind : {0, 16, 32, 48}) {
+        memory.touch(block < behind ? 0 : block - behind);
+      }
+    }
+  }
+  EXPECT_LE(memory.take_loads(), 4 * swept * 11 / 10);
+}
+
+TEST(Replacement, LearnsANewWorkingSetThatFits) {
+  Memory memory;
+  for (int pass = 0; pass < 4; ++pass) {
+    memory.sweep(0, kRoom * 3 / 4);
+  }
+  (void)memory.take_loads();
+  for (int pass = 0; pass < 6; ++pass) {
+    memory.sweep(4000, 4000 + kRoom * 3 / 4);
+  }
+  (void)memory.take_loads();
+  memory.sweep(4000, 4000 + kRoom * 3 / 4);
+  EXPECT_LE(memory.take_loads(), kRoom / 16);
+}
+
+TEST(Replacement, IsNoWorseThanChanceAtRandom) {
+  Memory memory;
+  std::mt19937 random(1);
+  constexpr uint64_t kAccesses = 30000;
+  for (uint64_t access = 0; access < kAccesses; ++access) {
+    memory.touch(random() % (3 * kRoom));
+  }
+  EXPECT_LE(memory.take_loads(), kAccesses * 2 / 3 * 102 / 100 + kRoom);
+}
+
+}  // namespace
+}  // namespace headroom::pager
