@@ -38,10 +38,11 @@ for mpi in mpich openmpi; do
   fi
 done
 
-requirements="cmake>=3.25,<4 ninja scikit-build-core>=0.10 click>=8.1 psutil>=5.9"
-if [ ! -x build/venv/bin/ninja ]; then
+requirements="cmake>=3.25,<4 ninja scikit-build-core>=0.10 click>=8.1 psutil>=5.9 matplotlib>=3.8"
+if [ "$(cat build/venv/.requirements 2>/dev/null)" != "$requirements" ]; then
   # shellcheck disable=SC2086
   quietly "making build/venv" bash -c "$python -m venv build/venv && build/venv/bin/pip install -q $(printf "'%s' " $requirements)"
+  echo "$requirements" >build/venv/.requirements
 fi
 
 export PATH="$PWD/build/venv/bin:$PATH"

@@ -5,6 +5,7 @@ import click
 from headroom import __version__
 from headroom.bench import bench
 from headroom.doctor import doctor
+from headroom.report import report
 from headroom.run import run
 
 
@@ -17,6 +18,7 @@ def main() -> None:
 main.add_command(run)
 main.add_command(doctor)
 main.add_command(bench)
+main.add_command(report)
 
 if __name__ == "__main__":
     main()

@@ -77,6 +77,16 @@ def check_room(path: str, free: int) -> None:
         )
 
 
+def prepare_trace(directory: str, json: str | None) -> dict:
+    """Makes the directory; the figures of the run are put there too, unless they are wanted elsewhere."""
+    path = os.path.abspath(directory)
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"--trace {directory}: {error.strerror}; choose another directory") from None
+    return {"trace": path, "json": json or os.path.join(path, "run.json")}
+
+
 def find_program(name: str) -> str:
     path = shutil.which(name)
     if path is None:
@@ -90,6 +100,8 @@ def become(program: list[str], values: dict) -> None:
     """Replaces this process by the supervisor of the program, which has the library preloaded."""
     path = find_program(program[0])
     values = dict(values, memory=choose_memory(values["memory"]), storage=choose_storage(values["storage"]))
+    if values.get("trace"):
+        values |= prepare_trace(values["trace"], values.get("json"))
     if values.get("json"):
         values["json"] = os.path.abspath(values["json"])
     environment = dict(os.environ) | settings.to_environment(values)

@@ -61,6 +61,9 @@ void Waiting::pause_or_sleep() {
   announced_ = false;
   trace::count_alone(trace::Counter::kDirectSleeps);
   base::futex_wait(&root.bell, bell_, also_elsewhere_ ? kShortSleepNs : kLongestSleepNs, true);
+  if (gave_slot_up_) {
+    (void)sched::still_waiting();
+  }
   also_elsewhere_ = poke_();
   endpoint().ring_away();
 }

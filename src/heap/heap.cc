@@ -7,12 +7,14 @@
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "heap/access_rights.h"
+#include "heap/allocation_sites.h"
 #include "heap/excluded_callers.h"
 #include "heap/extents.h"
 #include "heap/small_objects.h"
 #include "pager/pager.h"
 #include "pager/thread.h"
 #include "trace/counters.h"
+#include "trace/recorder.h"
 
 namespace headroom::heap {
 
@@ -123,6 +125,9 @@ void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed) {
           static_cast<unsigned long long>(bytes >> 20));
     }
     return nullptr;
+  }
+  if (trace::is_recording()) {
+    label_with_site(placement.value.offset, bytes);
   }
   count_allocated((bytes + arena::kPageBytes - 1) / arena::kPageBytes * arena::kPageBytes);
   if (zeroed) {

@@ -28,7 +28,7 @@ using trace::Counter;
 
 constexpr int64_t kAskAtLeast = 4 << 20;
 constexpr uint64_t kFarthest = uint64_t{1} << 62;
-constexpr uint64_t kAskPatienceNs = 50'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
+constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
 
 bool is_alive(const Member& member) {
   return member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive);

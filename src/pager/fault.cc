@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "pager/fork.h"
+#include "pager/labels.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -179,7 +180,9 @@ bool served_now(const Pending& pending) {
 }
 
 void end_pending(Pending& pending) {
-  trace::count(Counter::kStorageWaitNs, base::monotonic_ns() - pending.started_ns);
+  const uint64_t waited_ns = base::monotonic_ns() - pending.started_ns;
+  trace::count(Counter::kStorageWaitNs, waited_ns);
+  count_for_label(pending.block, 0, waited_ns);
   if (pending.request != nullptr) {
     finish(*pending.request);
   }
@@ -232,6 +235,7 @@ void take_fault(uint64_t block, bool write, Request* request) {
   const bool from_storage = state_of(word) == kStored || state_of(word) == kReading;
   if (from_storage) {
     trace::count(Counter::kFaultsStorage);
+    count_for_label(block, 1, 0);
   }
   if (serve(block, write)) {
     if (request != nullptr) {

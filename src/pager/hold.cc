@@ -14,6 +14,8 @@ namespace {
 
 using namespace arena;
 
+constexpr int64_t kHoldPart = 6;
+
 std::atomic<uint64_t> pinned_bytes{0};
 
 void bring_blocks(BlockRange range, bool write) {
@@ -80,11 +82,14 @@ void keep(const void* address, uint64_t bytes, uint64_t bit) {
 
 uint64_t largest_hold() {
   const node::Ledger& ledger = *session().ledger;
-  const uint32_t alive = ledger.alive.load(std::memory_order_relaxed);
-  const uint64_t share = static_cast<uint64_t>(ledger.budget) / (4 * (alive > 0 ? alive : 1));
-  const uint64_t most = uint64_t{16} << 20;
-  const uint64_t bytes = share < most ? share : most;
-  return bytes > kBlockBytes ? bytes / kBlockBytes * kBlockBytes : kBlockBytes;
+  const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
+  // Every rank may hold one range of its own and one of another's, each with a block more than it has whole: all of these
+  // together must leave room, or everybody waits for everybody.
+  const int64_t share =
+      (ledger.budget / (alive > 0 ? alive : 1) - session().self->other_bytes.load(std::memory_order_relaxed)) / kHoldPart;
+  constexpr int64_t kMost = 16 << 20;
+  const int64_t bytes = share < kMost ? share : kMost;
+  return bytes > static_cast<int64_t>(kBlockBytes) ? static_cast<uint64_t>(bytes) / kBlockBytes * kBlockBytes : kBlockBytes;
 }
 
 void hold(const void* address, uint64_t bytes, bool write) {

@@ -3,14 +3,17 @@
 
 #include <poll.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "pager/fork.h"
+#include "pager/labels.h"
 #include "pager/state.h"
 #include "pager/thread.h"
 #include "trace/counters.h"
+#include "trace/recorder.h"
 
 namespace headroom::pager {
 
@@ -30,6 +33,7 @@ namespace {
 using base::Status;
 
 constexpr uint64_t kMeasureEveryNs = 1'000'000'000;
+constexpr uint64_t kSampleEveryNs = 10'000'000;
 
 // Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.
 base::FutexLock transition_lock;
@@ -119,7 +123,30 @@ void serve_engine() {
   }
 }
 
+/// A sample for the trace, if it is time for one.
+void sample() {
+  static uint64_t sampled_ns = 0;
+  const uint64_t now = base::monotonic_ns();
+  if (!trace::is_recording() || now - sampled_ns < kSampleEveryNs) {
+    return;
+  }
+  sampled_ns = now;
+  const node::Member& self = *state.session->self;
+  const auto counted = [](trace::Counter counter) { return static_cast<int64_t>(trace::counted(counter)); };
+  trace::record({now,
+                 trace::EventKind::kSample,
+                 static_cast<uint16_t>(self.run_state.load(std::memory_order_relaxed)),
+                 static_cast<uint32_t>(self.rank.load(std::memory_order_relaxed) + 1),
+                 {self.reserved_bytes.load(std::memory_order_relaxed), self.other_bytes.load(std::memory_order_relaxed),
+                  counted(trace::Counter::kBytesRead), counted(trace::Counter::kBytesWritten), counted(trace::Counter::kFaults),
+                  counted(trace::Counter::kStorageWaitNs)}});
+  trace::write_recorded();
+}
+
 int wait_ms() {
+  if (trace::is_recording()) {
+    return static_cast<int>(kSampleEveryNs / 1'000'000);
+  }
   const bool failed = state.session->ledger->failed_at_ns.load(std::memory_order_relaxed) != 0;
   if (!state.armed) {
     return failed ? 1000 : -1;
@@ -187,6 +214,7 @@ void* pager_thread(void*) {
     }
     write_back_idle();
     pump();
+    sample();
   }
 }
 
@@ -224,6 +252,16 @@ Status start_once() {
     return Status::kNoMemory;
   }
   request_descriptor = requests.value;
+  if (*settings.trace != 0 && open_labels(blocks) && trace::open_trace(settings.trace)) {
+    timespec now = {};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    trace::record({base::monotonic_ns(),
+                   trace::EventKind::kBegin,
+                   0,
+                   0,
+                   {now.tv_sec * 1'000'000'000 + now.tv_nsec, the_session.ledger->budget,
+                    static_cast<int64_t>(the_session.ledger->slots()), static_cast<int64_t>(arena::kBlockBytes)}});
+  }
   return start_thread(pager_thread, nullptr) ? Status::kOk : Status::kUnavailable;
 }
 
@@ -445,6 +483,7 @@ void after_fork_in_child() {
   forked_child.store(true, std::memory_order_release);
   transition_lock.reset();
   trace::stop_counting();
+  trace::stop_recording();
   finish_fork_in_child();
   node::forget_session_in_child(the_session);
 }

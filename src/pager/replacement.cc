@@ -130,9 +130,9 @@ void Replacement::unneeded(uint64_t block) {
 }
 
 void Replacement::look_later(uint64_t block) {
-  const Place place = blocks_[block].place;
+  // Among the kept ones, whatever it was: were all that pass held, the others would never be looked at.
   remove(block);
-  append(static_cast<uint32_t>(block), place == kKept || place == kKeptHidden ? kKept : kPassing);
+  append(static_cast<uint32_t>(block), kKept);
 }
 
 uint32_t Replacement::next_victim() const {

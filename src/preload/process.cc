@@ -15,12 +15,14 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/system_calls.h"
+#include "heap/allocation_sites.h"
 #include "heap/heap.h"
 #include "heap/static_data.h"
 #include "mpi/absent_names.h"
 #include "mpi/core_functions.h"
 #include "pager/pager.h"
 #include "preload/report.h"
+#include "trace/recorder.h"
 
 namespace headroom::preload {
 namespace {
@@ -112,6 +114,10 @@ __attribute__((destructor)) void end_process() {
     return;
   }
   pager::prepare_to_leave();
+  if (trace::is_recording()) {
+    heap::record_sites();
+    trace::write_recorded();
+  }
   // Whoever failed first has written it.
   if (node::leave_session(pager::session()) && pager::session().ledger->reporter.load(std::memory_order_acquire) == 0) {
     write_report(pager::session());

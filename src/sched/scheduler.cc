@@ -10,6 +10,7 @@
 #include "base/system_calls.h"
 #include "pager/pager.h"
 #include "trace/counters.h"
+#include "trace/recorder.h"
 
 namespace headroom::sched {
 namespace {
@@ -23,21 +24,29 @@ using trace::Counter;
 constexpr uint64_t kSpinNs = 20'000;        // with the slot: a message that comes at once costs no turn
 constexpr uint64_t kIdleAfterNs = 500'000;  // then others may have our memory
 constexpr uint32_t kLongestSleepNs = 1'000'000;
+constexpr uint64_t kLookAgainNs = 2'000'000;
 constexpr uint64_t kShortTurnNs = 1'000'000;
 constexpr uint64_t kOverdueNs = 5'000'000'000;
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
 constexpr int kPollsBeforeGivingWay = 8;
+constexpr uint64_t kBlockedAfterNs = 5'000'000;
 constexpr uint32_t kRoundsBeforeYield = 4;
 constexpr uint32_t kRoundsBeforeSleep = 64;
 
 std::atomic<bool> library_spins{false};
 thread_local uint32_t empty_polls __attribute__((tls_model("initial-exec"))) = 0;
+thread_local uint64_t polls_in_vain_since_ns __attribute__((tls_model("initial-exec"))) = 0;
 
 Ledger& ledger() { return *pager::session().ledger; }
 Member& self() { return *pager::session().self; }
 
-void set_run_state(RunState state) { self().run_state.store(static_cast<uint32_t>(state), std::memory_order_release); }
+void set_run_state(RunState state) {
+  self().run_state.store(static_cast<uint32_t>(state), std::memory_order_release);
+  if (trace::is_recording()) {
+    trace::record({base::monotonic_ns(), trace::EventKind::kRunState, static_cast<uint16_t>(state), 0, {}});
+  }
+}
 
 std::atomic<uint64_t> turn_began_ns{0};
 
@@ -155,16 +164,33 @@ void wait_for_slot() {
   trace::count(Counter::kSlotWaitNs, base::monotonic_ns() - started);
 }
 
-// Threads: the process has one slot. It is given up when every thread that has called MPI is blocked there, and taken back by
-// the first that goes on; the others find it taken.
-std::atomic<int> mpi_threads{0};
-std::atomic<int> blocked_threads{0};
+// Threads: the process has one slot. It is given up when every thread that has called MPI is blocked there or idle elsewhere
+// (in a condition variable, say: it has used no processor for a while), and taken back by the first that goes on from MPI; the
+// others find it taken.
+struct MpiThread {
+  std::atomic<bool> used;
+  std::atomic<bool> blocked;
+  clockid_t processor_time;
+  uint64_t seen_ns;  // of processor time, when the threads were last looked at; under taking_slot
+};
+constexpr int kMostThreads = 256;
+MpiThread mpi_threads[kMostThreads];
+std::atomic<int> uncounted_threads{0};  // more than that: they count as busy
+uint64_t looked_at_ns = 0;              // under taking_slot
 base::FutexLock taking_slot;
-thread_local bool known_thread __attribute__((tls_model("initial-exec"))) = false;
+constexpr int kUnknownThread = -1;
+constexpr int kUncountedThread = -2;
+thread_local int this_thread __attribute__((tls_model("initial-exec"))) = kUnknownThread;
 thread_local bool this_thread_blocks __attribute__((tls_model("initial-exec"))) = false;
 thread_local int calls_of_waits __attribute__((tls_model("initial-exec"))) = 0;
 
-void thread_ends(void*) { mpi_threads.fetch_sub(1, std::memory_order_relaxed); }
+void thread_ends(void*) {
+  if (this_thread == kUncountedThread) {
+    uncounted_threads.fetch_sub(1, std::memory_order_relaxed);
+  } else {
+    mpi_threads[this_thread].used.store(false, std::memory_order_release);
+  }
+}
 
 void register_thread() {
   static const pthread_key_t key = [] {
@@ -172,18 +198,62 @@ void register_thread() {
     pthread_key_create(&made, thread_ends);
     return made;
   }();
-  known_thread = true;
-  mpi_threads.fetch_add(1, std::memory_order_relaxed);
-  pthread_setspecific(key, &known_thread);
+  pthread_setspecific(key, &this_thread);
+  const base::LockHolder lock(taking_slot);
+  for (int index = 0; index < kMostThreads; ++index) {
+    MpiThread& thread = mpi_threads[index];
+    if (!thread.used.load(std::memory_order_acquire)) {
+      if (pthread_getcpuclockid(pthread_self(), &thread.processor_time) != 0) {
+        break;
+      }
+      thread.blocked.store(false, std::memory_order_relaxed);
+      thread.seen_ns = 0;
+      thread.used.store(true, std::memory_order_release);
+      this_thread = index;
+      return;
+    }
+  }
+  uncounted_threads.fetch_add(1, std::memory_order_relaxed);
+  this_thread = kUncountedThread;
+}
+
+bool all_block() {
+  for (const MpiThread& thread : mpi_threads) {
+    if (thread.used.load(std::memory_order_acquire) && !thread.blocked.load(std::memory_order_acquire)) {
+      return false;
+    }
+  }
+  return uncounted_threads.load(std::memory_order_relaxed) == 0;
+}
+
+/// Whether those that are not blocked in MPI have hardly used a processor since they were looked at before. Under taking_slot.
+bool others_are_idle(uint64_t now) {
+  uint64_t used_ns = 0;
+  for (MpiThread& thread : mpi_threads) {
+    if (!thread.used.load(std::memory_order_acquire)) {
+      continue;
+    }
+    timespec time = {};
+    (void)clock_gettime(thread.processor_time, &time);
+    const uint64_t until_now = static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+    used_ns += thread.blocked.load(std::memory_order_acquire) ? 0 : until_now - thread.seen_ns;
+    thread.seen_ns = until_now;
+  }
+  const uint64_t passed = now - looked_at_ns;
+  looked_at_ns = now;
+  return passed < kLookAgainNs * 10 && used_ns < passed / 20 && uncounted_threads.load(std::memory_order_relaxed) == 0;
 }
 
 /// This thread blocks; true if it was the last one, so that the slot was given up.
 bool begin_blocking() {
-  if (!known_thread) {
+  if (this_thread == kUnknownThread) {
     register_thread();
   }
   this_thread_blocks = true;
-  if (blocked_threads.fetch_add(1, std::memory_order_acq_rel) + 1 < mpi_threads.load(std::memory_order_relaxed)) {
+  if (this_thread >= 0) {
+    mpi_threads[this_thread].blocked.store(true, std::memory_order_release);
+  }
+  if (!all_block()) {
     return false;
   }
   release_slot();
@@ -192,7 +262,9 @@ bool begin_blocking() {
 
 void end_blocking() {
   this_thread_blocks = false;
-  blocked_threads.fetch_sub(1, std::memory_order_acq_rel);
+  if (this_thread >= 0) {
+    mpi_threads[this_thread].blocked.store(false, std::memory_order_release);
+  }
   const base::LockHolder lock(taking_slot);
   pager::set_idle(false);
   if (self().has_slot.load(std::memory_order_relaxed) == 0) {
@@ -251,6 +323,22 @@ void take_slot() {
   }
 }
 
+bool still_waiting() {
+  if (!this_thread_blocks || self().has_slot.load(std::memory_order_relaxed) == 0) {
+    return this_thread_blocks;
+  }
+  const base::LockHolder lock(taking_slot);
+  const uint64_t now = base::monotonic_ns();
+  if (now - looked_at_ns < kLookAgainNs || !others_are_idle(now)) {
+    return false;
+  }
+  release_slot();
+  set_blocked();
+  pager::set_idle(true);
+  trace::count(Counter::kTurnsOfIdleThreads);
+  return true;
+}
+
 void begin_call_of_waits() { ++calls_of_waits; }
 void end_call_of_waits() {
   --calls_of_waits;
@@ -282,6 +370,7 @@ void Wait::pause() {
     gave_up_ = true;
     last_ = this_thread_blocks || begin_blocking();
   }
+  last_ = last_ || still_waiting();
   if (last_ && waited > kIdleAfterNs) {
     set_blocked();
     pager::set_idle(true);
@@ -313,6 +402,27 @@ void progressed(bool moved) {
   sched_yield();
 }
 
+namespace {
+
+/// In turns. A program that looks for messages between pieces of work goes on computing as long as a turn should last, then
+/// lets others have theirs; one that has found nothing for long waits, and counts as blocked.
+void polled_in_vain() {
+  const uint64_t now = base::monotonic_ns();
+  if (empty_polls == kPollsBeforeGivingWay) {
+    polls_in_vain_since_ns = now;
+  }
+  if (now - polls_in_vain_since_ns > kBlockedAfterNs) {
+    give_slot_up();
+    sleep_ns(100'000);
+    take_slot();
+  } else if (now - turn_began_ns.load(std::memory_order_relaxed) > kShortTurnNs && next_ready() != nullptr) {
+    give_slot_up();
+    take_slot();
+  }
+}
+
+}  // namespace
+
 void polled(bool found) {
   if (found) {
     empty_polls = 0;
@@ -323,9 +433,7 @@ void polled(bool found) {
   }
   switch (mode()) {
     case Mode::kTurns:
-      give_slot_up();
-      sleep_ns(100'000);
-      take_slot();
+      polled_in_vain();
       break;
     case Mode::kYield:
       sched_yield();

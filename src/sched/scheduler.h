@@ -37,6 +37,10 @@ Mode mode();
 void give_slot_up();
 void take_slot();
 
+/// Called now and then by a thread that has given the slot up and goes on waiting: if other threads of the process kept it, but
+/// do nothing with it, it is given up now. Whether it is.
+bool still_waiting();
+
 /// Around a call that waits several times and computes nothing in between (a barrier's stages): once given up, the slot is
 /// taken back at its end only, so that a rank need not have its turn to pass a message on.
 void begin_call_of_waits();

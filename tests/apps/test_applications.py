@@ -120,7 +120,7 @@ def test_hpcc(mpi, tmp_path):
     under.assert_paged(under.footprint, 40 * MIB)
 
 
-@pytest.mark.parametrize("memory", ["1G", "32M"])
+@pytest.mark.parametrize("memory", ["1G", "80M"])
 def test_ptscotch(memory, tmp_path):
     """PT-Scotch orders a 3-D grid: the same permutation, with a fixed seed."""
     need("PT-Scotch")
@@ -141,8 +141,9 @@ def test_ptscotch(memory, tmp_path):
             assert done.returncode == 0, done.stderr
         outputs.append(out.read_text())
     assert outputs[0] == outputs[1]
-    if memory == "32M":
-        run.assert_paged(run.footprint, 32 * MIB)
+    if memory == "80M":
+        assert run.total("turns_of_idle_threads") > 0  # of its two threads one waits elsewhere now and then
+        run.assert_paged(run.footprint, 80 * MIB)
 
 
 @pytest.mark.parametrize("mpi", DEBIAN, ids=lambda mpi: mpi.name)

@@ -139,6 +139,21 @@ TEST(Replacement, LearnsANewWorkingSetThatFits) {
   EXPECT_LE(memory.take_loads(), kRoom / 16);
 }
 
+TEST(Replacement, FindsTheOneBlockThatCanLeave) {
+  for (uint32_t free_one = 0; free_one < kRoom; free_one += 37) {
+    Replacement replacement;
+    ASSERT_TRUE(replacement.open(kBlocks));
+    for (uint64_t block = 0; block < kRoom; ++block) {
+      replacement.loaded(block);
+    }
+    uint64_t looks = 0;
+    while (replacement.next_victim() != free_one) {
+      replacement.look_later(replacement.next_victim());  // held
+      ASSERT_LE(++looks, kRoom);
+    }
+  }
+}
+
 TEST(Replacement, IsNoWorseThanChanceAtRandom) {
   Memory memory;
   std::mt19937 random(1);

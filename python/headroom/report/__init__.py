@@ -1,0 +1,57 @@
+"""`headroom report`: one page about a run that was traced with `headroom run --trace DIRECTORY`."""
+
+import json
+import socket
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from headroom.report.advice import advise, shares
+from headroom.report.trace import read_run
+
+
+@click.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="the page [default: DIRECTORY/report.html]")
+@click.option("--measure/--no-measure", default=True, help="whether to measure what the storage can do, for a second or two")
+@click.option("--json", "as_json", is_flag=True, help="print where the time went and the advice as JSON; draw nothing")
+def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -> None:
+    """Draw the run whose trace is in DIRECTORY.
+
+    \b
+    headroom run -n 4 --memory 512M --trace run1 ./app args
+    headroom report run1
+    """
+    try:
+        nodes = read_run(directory)
+    except (FileNotFoundError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    limits: dict[str, dict] = {}
+    for node in nodes:
+        if measure and node.name == socket.gethostname() and node.figures.get("storage"):
+            from headroom.report import disk
+
+            limits[node.name] = disk.measure(node.figures["storage"])
+    if as_json:
+        said = [
+            {
+                "node": node.name,
+                "time": shares(node),
+                "storage": limits.get(node.name, {}),
+                "advice": advise(node, limits.get(node.name, {})),
+            }
+            for node in nodes
+        ]
+        click.echo(json.dumps(said, indent=2))
+        return
+    if find_spec("matplotlib") is None:
+        raise click.ClickException("the drawings need matplotlib: pip install 'headroom[report]', or --json for words only")
+    from headroom.report import page
+
+    path = output or directory / "report.html"
+    page.write_page(nodes, limits, path)
+    for node in nodes:
+        for text in advise(node, limits.get(node.name, {})):
+            click.echo(f"{node.name}: {text}")
+    click.echo(f"drawn: {path}")

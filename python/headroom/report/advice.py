@@ -1,0 +1,88 @@
+"""What a run's figures mean, in words: at most a handful of sentences, the most costly first."""
+
+from headroom.report.trace import COMPUTES, READY, Node, Process
+
+MIB = 1 << 20
+
+
+def seconds_in(process: Process, wanted: int) -> float:
+    """How long the process was in a run state. Before its first change it computes."""
+    total = 0.0
+    since, state = process.began, COMPUTES
+    for at, after in [*process.states, (process.end, -1)]:
+        total += at - since if state == wanted else 0
+        since, state = at, after
+    return total
+
+
+def waited_for_storage(process: Process) -> float:
+    return process.samples[-1].waited if process.samples else 0.0
+
+
+def shares(node: Node) -> dict[str, float]:
+    """Of all processes' time together, what part went where; more than one thread may wait at a time."""
+    whole = sum(process.end - process.began for process in node.processes) or 1.0
+    storage = sum(waited_for_storage(process) for process in node.processes)
+    computing = sum(seconds_in(process, COMPUTES) for process in node.processes)
+    ready = sum(seconds_in(process, READY) for process in node.processes)
+    blocked = max(whole - computing - ready, 0.0)
+    storage = min(storage, computing)
+    return {
+        "computing": (computing - storage) / whole,
+        "waiting for storage": storage / whole,
+        "waiting for a turn": ready / whole,
+        "waiting in MPI": blocked / whole,
+    }
+
+
+def advise(node: Node, limit: dict[str, float]) -> list[str]:
+    total = node.figures.get("total", {})
+    if not total:
+        return ["The run left no figures (it was killed, or is still running): only the drawings tell about it."]
+    said: list[tuple[float, str]] = []
+    where = shares(node)
+    budget = node.figures["budget_bytes"]
+    footprint = total["allocated_bytes_peak"] + total["static_bytes"] + total["other_bytes_peak"]
+    if not node.figures["short_of_memory"]:
+        return [f"Memory was enough: {footprint / MIB:.0f} MiB of {budget / MIB:.0f} MiB were used, and nothing was moved."]
+    seconds = node.end or 1.0
+    moved = (total["bytes_read"] + total["bytes_written"]) / MIB
+    if where["waiting for storage"] > 0.1:
+        text = (
+            f"{len(node.processes)} processes waited for storage {where['waiting for storage']:.0%} of the time, while it "
+            f"moved {moved / seconds:.0f} MiB/s on average"
+        )
+        if limit:
+            text += f" (it can read {limit['read']:.0f} MiB/s)"
+        short = footprint - budget
+        text += f". With {short / MIB:.0f} MiB more of --memory nothing would have to be moved."
+        said.append((where["waiting for storage"], text))
+        if limit and moved / seconds < 0.3 * limit["read"] and total["bytes_read"] > 4 * footprint:
+            said.append(
+                (
+                    where["waiting for storage"] / 2,
+                    "The storage was not busy and yet waited for: accesses jump about. headroom_will_need() "
+                    "(headroom/memory.h) lets the program say ahead what it will use.",
+                )
+            )
+    if where["waiting for a turn"] > 0.1:
+        text = f"Ranks waited {where['waiting for a turn']:.0%} of the time for their turn to compute"
+        if total.get("turns_put_off", 0) > total["turns"] / 4:
+            text += ", often because their memory would not have fitted beside that of those who computed"
+        elif node.figures["slots"] < node.figures["cores"]:
+            text += f"; {node.figures['cores']} cores are there, --slots is {node.figures['slots']}"
+        said.append((where["waiting for a turn"], text + "."))
+    if total["other_bytes_peak"] > budget / 4:
+        said.append(
+            (
+                total["other_bytes_peak"] / budget / 2,
+                f"{total['other_bytes_peak'] / MIB:.0f} MiB of the budget cannot leave memory: what the MPI and C libraries "
+                "allocate" + ("" if total["small_object_bytes"] else ", and small allocations (see --small)") + ".",
+            )
+        )
+    if total["evictions_given_up"] > total["blocks_evicted"] / 10:
+        said.append((0.1, "Many blocks were in use again while they were being written out: the budget is tight."))
+    if total["turns_overdue"]:
+        said.append((0.05, f"{total['turns_overdue']} times a rank had waited 5 s and computed without a slot."))
+    said.sort(reverse=True)
+    return [text for _, text in said] or ["Memory was short, and it cost little."]

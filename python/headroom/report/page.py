@@ -1,0 +1,158 @@
+"""One self-contained page of a run: drawings, where the time went, faults by who allocated the memory, advice, all figures."""
+
+import html
+from pathlib import Path
+
+from headroom.report import sites
+from headroom.report.advice import advise, seconds_in, shares, waited_for_storage
+from headroom.report.trace import BLOCKED, COMPUTES, READY, Node
+
+MIB = 1 << 20
+MOST_SITES = 15
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d0d7de; --paper: #ffffff; --card: #f6f8fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --paper: #0d1117; --card: #151b23; }
+  .light { display: none; }
+}
+@media (prefers-color-scheme: light) { .dark { display: none; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem;
+  margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+h1 + p { color: var(--soft); margin: .2rem 0; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .7rem; margin: 1rem 0; }
+.facts div { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .8rem; }
+.facts b { display: block; font-size: 1.15rem; } .facts span { color: var(--soft); font-size: .85rem; }
+ul.advice { background: var(--card); border: 1px solid var(--line); border-left: .3rem solid #e69f00; border-radius: .5rem;
+  padding: .7rem 1rem .7rem 2rem; margin: 1rem 0; }
+svg { width: 100%; height: auto; display: block; } svg text { font-family: system-ui, sans-serif !important; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 600; } th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; } summary { cursor: pointer; color: var(--soft); }
+"""
+
+
+def size(count: float) -> str:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", MIB), ("KiB", 1 << 10)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    def line(cells: list[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f'<div class="wide"><table><thead>{line(header, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+def facts(node: Node) -> str:
+    total, figures = node.figures.get("total"), node.figures
+    shown = [(f"{node.end:.1f} s", "from first to last event")]
+    if total:
+        footprint = total["allocated_bytes_peak"] + total["static_bytes"] + total["other_bytes_peak"]
+        shown += [
+            (size(figures["budget_bytes"]), "budget of the node"),
+            (size(footprint), "needed at most"),
+            (size(figures["peak_resident_bytes"]), "resident at most"),
+            (size(total["bytes_read"]), "read from storage"),
+            (size(total["bytes_written"]), "written to it"),
+            (f"{total['faults']}", "page faults served"),
+            (f"{shares(node)['waiting for storage']:.0%}", "of the time waiting for storage"),
+        ]
+    return '<div class="facts">' + "".join(f"<div><b>{value}</b><span>{what}</span></div>" for value, what in shown) + "</div>"
+
+
+def times(node: Node) -> str:
+    rows = []
+    for process in node.processes:
+        storage = waited_for_storage(process)
+        last = process.samples[-1] if process.samples else None
+        rows.append(
+            [
+                process.name,
+                f"{max(seconds_in(process, COMPUTES) - storage, 0):.2f} s",
+                f"{storage:.2f} s",
+                f"{seconds_in(process, READY):.2f} s",
+                f"{seconds_in(process, BLOCKED):.2f} s",
+                size(last.read) if last else "",
+                size(last.written) if last else "",
+                f"{last.faults}" if last else "",
+            ]
+        )
+    header = ["", "computing", "waiting for storage", "for its turn", "in MPI", "read", "written", "faults"]
+    return table(header, rows)
+
+
+def allocation_sites(node: Node, names: dict) -> str:
+    rows = [
+        [where, size(allocated), str(faults), f"{waited:.2f} s"]
+        for where, faults, waited, allocated in sites.by_site(node, names)[:MOST_SITES]
+    ]
+    return table(["allocated in", "allocated, in all", "faults from storage", "waited"], rows)
+
+
+def counters(node: Node) -> str:
+    ranks = node.figures.get("ranks", [])
+    if not ranks:
+        return ""
+    totals = node.figures["total"]
+    shown = [name for name, value in totals.items() if value]
+    rows = [[name, str(totals[name]), *(str(rank[name]) for rank in ranks)] for name in shown]
+    names = [f"rank {rank['rank']}" if rank["rank"] >= 0 else f"process {rank['process']}" for rank in ranks]
+    return f"<details><summary>All counters</summary>{table(['', 'total', *names], rows)}</details>"
+
+
+def section(node: Node, drawn: dict[str, dict[str, str]], names: dict, limit: dict[str, float]) -> str:
+    ranks = node.figures.get("ranks") or [{}]
+    program = ranks[0].get("program", "a program")
+    lost = sum(process.lost for process in node.processes)
+
+    def picture(what: str) -> str:
+        return "".join(f'<div class="{theme}">{svg}</div>' for theme, svg in drawn[what].items())
+
+    parts = [
+        f"<h1>{html.escape(program)}, {len(node.processes)} processes on {html.escape(node.name)}</h1>",
+        f"<p>Storage: {html.escape(node.figures.get('storage', 'not known'))}"
+        + (f", which can read {limit['read']:.0f} and write {limit['write']:.0f} MiB/s" if limit else "")
+        + "</p>",
+        facts(node),
+        '<ul class="advice">' + "".join(f"<li>{html.escape(text)}</li>" for text in advise(node, limit)) + "</ul>",
+        "<h2>Memory</h2>",
+        picture("memory"),
+        "<h2>Turns</h2>",
+        picture("turns"),
+        "<h2>Storage (read above, written below)</h2>",
+        picture("storage"),
+        "<h2>Where the time went</h2>",
+        times(node),
+        "<h2>Memory that had to be waited for, by who allocated it</h2>",
+        allocation_sites(node, names),
+        counters(node),
+    ]
+    if lost:
+        parts.append(f"<p>{lost} events came faster than they could be written, and are missing.</p>")
+    return "<section>" + "\n".join(parts) + "</section>"
+
+
+def write_page(nodes: list[Node], limits: dict[str, dict], path: Path) -> None:
+    from headroom.report import drawings
+
+    names = sites.resolve(nodes)
+    sections = []
+    for node in nodes:
+        limit = limits.get(node.name, {})
+        drawn = {
+            "memory": drawings.in_both_themes(drawings.resident_memory, node),
+            "turns": drawings.in_both_themes(drawings.turns, node),
+            "storage": drawings.in_both_themes(drawings.storage, node, limit),
+        }
+        sections.append(section(node, drawn, names, limit))
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>Headroom: a run</title><style>{STYLE}</style></head><body>" + "<hr>".join(sections) + "</body></html>\n"
+    )
+    path.write_text(page)

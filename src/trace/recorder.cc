@@ -1,0 +1,122 @@
+// See recorder.h. A bounded queue of many writers and one reader at a time: each place says by a number whose turn it is.
+#include "trace/recorder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/system_calls.h"
+
+namespace headroom::trace {
+namespace {
+
+constexpr uint64_t kPlaces = 4096;
+constexpr int kWrittenAtOnce = 64;
+
+struct Place {
+  std::atomic<uint64_t> turn;  // 2 * round: free for that round; 2 * round + 1: taken by an event of that round
+  Event event;
+};
+
+Place places[kPlaces];
+std::atomic<uint64_t> next_to_record{0};
+std::atomic<uint64_t> lost{0};
+uint64_t next_to_write = 0;  // under the lock
+int file = -1;
+base::FutexLock writing;
+
+void write_events(const Event* events, int count) {
+  const auto* bytes = reinterpret_cast<const char*>(events);
+  uint64_t left = static_cast<uint64_t>(count) * sizeof(Event);
+  while (left > 0) {
+    const long written = base::system_call(SYS_write, file, bytes, left);
+    if (written == -EINTR) {
+      continue;
+    }
+    if (base::is_error(written)) {
+      detail::recording.store(false, std::memory_order_relaxed);
+      base::log_warning("the trace ends here: writing it failed: %s", strerror(static_cast<int>(-written)));
+      return;
+    }
+    bytes += written;
+    left -= static_cast<uint64_t>(written);
+  }
+}
+
+}  // namespace
+
+namespace detail {
+
+std::atomic<bool> recording{false};
+
+void record(const Event& event) {
+  uint64_t number = next_to_record.load(std::memory_order_relaxed);
+  for (;;) {
+    Place& place = places[number % kPlaces];
+    const uint64_t free_turn = 2 * (number / kPlaces);
+    const uint64_t turn = place.turn.load(std::memory_order_acquire);
+    if (turn < free_turn) {
+      lost.fetch_add(1, std::memory_order_relaxed);  // still to be written
+      return;
+    }
+    if (turn == free_turn && next_to_record.compare_exchange_weak(number, number + 1, std::memory_order_relaxed)) {
+      place.event = event;
+      place.turn.store(free_turn + 1, std::memory_order_release);
+      return;
+    }
+    number = next_to_record.load(std::memory_order_relaxed);
+  }
+}
+
+}  // namespace detail
+
+bool open_trace(const char* directory) {
+  char host[65] = {};
+  (void)gethostname(host, sizeof host - 1);
+  char path[4096];
+  (void)snprintf(path, sizeof path, "%s/%s-%d.trace", directory, host, static_cast<int>(getpid()));
+  const long opened = base::system_call(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0644);
+  if (base::is_error(opened)) {
+    base::log_warning("no trace is taken: %s cannot be made: %s", path, strerror(static_cast<int>(-opened)));
+    return false;
+  }
+  file = static_cast<int>(opened);
+  const uint64_t magic = kTraceMagic;
+  (void)base::system_call(SYS_write, file, &magic, sizeof magic);
+  detail::recording.store(true, std::memory_order_release);
+  return true;
+}
+
+void write_recorded() {
+  if (!is_recording()) {
+    return;
+  }
+  const base::LockHolder lock(writing);
+  Event events[kWrittenAtOnce];
+  int count = 0;
+  for (;;) {
+    Place& place = places[next_to_write % kPlaces];
+    const uint64_t round = next_to_write / kPlaces;
+    if (count == kWrittenAtOnce || place.turn.load(std::memory_order_acquire) != 2 * round + 1) {
+      if (count == 0) {
+        break;
+      }
+      write_events(events, count);
+      count = 0;
+      continue;
+    }
+    events[count++] = place.event;
+    place.turn.store(2 * (round + 1), std::memory_order_release);
+    ++next_to_write;
+  }
+  if (const uint64_t missed = lost.exchange(0, std::memory_order_relaxed)) {
+    const Event event = {base::monotonic_ns(), EventKind::kLost, 0, 0, {static_cast<int64_t>(missed)}};
+    write_events(&event, 1);
+  }
+}
+
+void stop_recording() { detail::recording.store(false, std::memory_order_relaxed); }
+
+}  // namespace headroom::trace
