@@ -117,7 +117,7 @@ unsigned make_arenas() {
   unsigned made = 0;
   while (made < wanted) {
     size_t bytes = sizeof arenas[0];
-    if (headroom_je_mallctl("arenas.create", &arenas[made], &bytes, &our_hooks, sizeof our_hooks) != 0) {
+    if (headroom_je_mallctl("arenas.create", &arenas[made], &bytes, &our_hooks, sizeof(extent_hooks_t*)) != 0) {
       break;
     }
     char name[64];
