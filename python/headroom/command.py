@@ -7,6 +7,7 @@ from headroom.bench import bench
 from headroom.doctor import doctor
 from headroom.report import report
 from headroom.run import run
+from headroom.top import top
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -19,6 +20,7 @@ main.add_command(run)
 main.add_command(doctor)
 main.add_command(bench)
 main.add_command(report)
+main.add_command(top)
 
 if __name__ == "__main__":
     main()

@@ -181,7 +181,9 @@ bool serve_this_thread() {
 void* allocate_plainly(size_t bytes) { return headroom_je_malloc(bytes); }
 
 void* allocate_specially(size_t bytes, size_t alignment, bool zeroed) {
-  const int flags = (alignment > 1 ? __builtin_ctzll(alignment) : 0) | (zeroed ? MALLOCX_ZERO : 0);
+  // As glibc does: to the next power of two.
+  const int align = alignment > 1 ? 64 - __builtin_clzll(alignment - 1) : 0;
+  const int flags = align | (zeroed ? MALLOCX_ZERO : 0);
   return headroom_je_mallocx(bytes > 0 ? bytes : 1, flags);
 }
 

@@ -76,9 +76,7 @@ bool has_pinning_transports() {
 }
 
 void before_init() {
-  if (pager::start() == base::Status::kOk) {
-    heap::start_small_objects();
-  } else {
+  if (pager::start() != base::Status::kOk) {
     return;
   }
   const bool pins = has_pinning_transports();
@@ -146,6 +144,7 @@ void after_session_init(const char* abi, bool spins) {
     const int rank = launched_number({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PALS_RANKID"}, -1);
     base::set_log_rank(rank);
     pager::session().self->rank.store(rank, std::memory_order_relaxed);
+    heap::start_small_objects();
   }
 }
 
@@ -162,6 +161,7 @@ void after_init(int rank, int size, const char* abi, bool spins) {
   if (size > 1) {
     check_that_all_are_here();
   }
+  heap::start_small_objects();
 }
 
 void note_nonblocking_form(bool on) {

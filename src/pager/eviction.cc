@@ -209,6 +209,7 @@ void undo_write(uint64_t block) {
   while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | set, std::memory_order_acq_rel)) {
   }
   state.resident.returned(block);
+  state.resident.look_later(block);
   trace::count(Counter::kEvictionsGivenUp);
 }
 
@@ -463,6 +464,9 @@ void write_done(uint64_t first, uint64_t count, int error) {
     while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | kResident, std::memory_order_acq_rel)) {
     }
     state.resident.returned(block);
+    if (!keep) {
+      state.resident.look_later(block);  // it is in use
+    }
   }
 }
 

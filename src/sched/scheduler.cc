@@ -368,7 +368,7 @@ void Wait::pause() {
   }
   if (!gave_up_) {
     gave_up_ = true;
-    last_ = this_thread_blocks || begin_blocking();
+    last_ = this_thread_blocks ? still_waiting() : begin_blocking();
   }
   last_ = last_ || still_waiting();
   if (last_ && waited > kIdleAfterNs) {

@@ -74,6 +74,9 @@ void kinds() {
     }
     std::memset(zeros, 0xff, bytes);
     std::free(zeros);
+    void* odd = memalign(24, bytes);  // glibc takes the next power of two
+    expect(reinterpret_cast<uintptr_t>(odd) % 32 == 0, "odd alignments are rounded up");
+    std::free(odd);
     for (size_t alignment = 8; alignment <= 1 << 18; alignment *= 4) {
       void* aligned = nullptr;
       expect(posix_memalign(&aligned, alignment, bytes) == 0 && reinterpret_cast<uintptr_t>(aligned) % alignment == 0,
