@@ -85,6 +85,7 @@ void* allocate_chunk(extent_hooks_t*, void* wanted, size_t bytes, size_t alignme
   for (uint64_t block = block_at(chunk); block < block_at(chunk) + bytes / arena::kBlockBytes; ++block) {
     chunk_blocks[block / 64].fetch_or(uint64_t{1} << (block % 64), std::memory_order_relaxed);
   }
+  trace::count_down(trace::Counter::kAllocations, 1);  // not the program's
   trace::count(trace::Counter::kSmallObjectBytes, bytes);
   return chunk;
 }
