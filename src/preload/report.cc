@@ -57,10 +57,7 @@ const char* state_name(const Member& member) {
 /// A file that text is written to.
 class Output {
  public:
-  explicit Output(const char* path)
-      : file_(base::system_call(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    error_ = base::is_error(file_) ? static_cast<int>(-file_) : 0;
-  }
+  explicit Output(const char* path) : path_(path) {}
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
   ~Output() = default;
@@ -86,14 +83,19 @@ class Output {
   /// Ends the file; 0, or the errno of what went wrong.
   int close() {
     flush();
-    if (!base::is_error(file_) && base::is_error(base::system_call(SYS_close, file_)) && error_ == 0) {
+    if (file_ >= 0 && base::is_error(base::system_call(SYS_close, file_)) && error_ == 0) {
       error_ = EIO;
     }
     return error_;
   }
 
  private:
+  /// The file is made when there is something to write, so that who is killed while he formats leaves none that is empty.
   void flush() {
+    if (file_ < 0 && error_ == 0) {
+      file_ = base::system_call(SYS_openat, AT_FDCWD, path_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+      error_ = base::is_error(file_) ? static_cast<int>(-file_) : 0;
+    }
     for (size_t done = 0; done < filled_ && error_ == 0;) {
       const long written = base::system_call(SYS_write, file_, buffer_ + done, filled_ - done);
       if (base::is_error(written)) {
@@ -105,10 +107,11 @@ class Output {
     filled_ = 0;
   }
 
-  long file_;
-  int error_;
+  const char* path_;
+  long file_ = -1;
+  int error_ = 0;
   size_t filled_ = 0;
-  char buffer_[4096];
+  static inline char buffer_[64 << 10];  // one report is written at a time, by one thread of a process
 };
 
 /// A string in JSON's quotes; our strings hold file names and host names.
