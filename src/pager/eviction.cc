@@ -349,24 +349,23 @@ void evict_unneeded(uint64_t first, uint64_t count) {
 
 void forget_content(uint64_t first, uint64_t count) {
   for (uint64_t block = first; block < first + count; ++block) {
-    const uint64_t now = state_of(word_of(block).load(std::memory_order_acquire));
-    // What a forked child still needs is kept.
-    if ((now != kStored && now != kResident) || !may_write(block)) {
+    uint64_t before = word_of(block).load(std::memory_order_acquire);
+    const bool resident = state_of(before) == kResident;
+    // Kept is what a forked child still needs, and what is held: in use, or pinned because its rights are the program's.
+    if ((!resident && state_of(before) != kStored) || (before & kHoldMask) != 0 || !may_write(block)) {
       continue;
     }
-    if (now == kResident) {
+    const bool was_writable = resident && (before & kWritable) != 0;
+    if (was_writable) {
       // Protected first: a write from now on is seen, and makes the block an ordinary one.
       state.engine->protect(view_of_block(*state.partition, block));
     }
-    uint64_t before = word_of(block).load(std::memory_order_acquire);
     const uint64_t after =
-        now == kStored ? kFresh | (before & (kOutOnce | kOutTwice)) : (before & ~(kDirty | kHasCopy | kWritable)) | kUndefined;
-    // What somebody waits for or holds stays as it is; its next write faults once, and finds it dirty.
-    const bool forgotten = (before & kHoldMask) == 0 && state_of(before) == now &&
-                           word_of(block).compare_exchange_strong(before, after, std::memory_order_acq_rel);
-    trace::count(Counter::kBlocksForgotten, forgotten ? 1 : 0);
-    if (!forgotten && now == kResident && (before & kWritable) != 0) {
-      state.engine->unprotect(view_of_block(*state.partition, block));
+        resident ? (before & ~(kDirty | kHasCopy | kWritable)) | kUndefined : kFresh | (before & (kOutOnce | kOutTwice));
+    if (word_of(block).compare_exchange_strong(before, after, std::memory_order_acq_rel)) {
+      trace::count(Counter::kBlocksForgotten);
+    } else if (was_writable) {
+      state.engine->unprotect(view_of_block(*state.partition, block));  // somebody holds it now
     }
   }
 }
