@@ -41,8 +41,9 @@ void trim_when_short() {
   }
 }
 
+uint64_t whole_pages(uint64_t bytes) { return (bytes + arena::kPageBytes - 1) / arena::kPageBytes * arena::kPageBytes; }
+
 void count_allocated(uint64_t bytes) {
-  trace::count(Counter::kAllocations);
   trace::count(Counter::kAllocatedBytes, bytes);
   trace::count_peak(Counter::kAllocatedBytesPeak, trace::counted(Counter::kAllocatedBytes));
 }
@@ -109,7 +110,10 @@ bool belongs_in_arena(const void* caller) {
   return belongs;
 }
 
-void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed) {
+namespace {
+
+/// Takes memory of the arena; nullptr if it cannot be had.
+void* take(uint64_t bytes, uint64_t alignment, bool zeroed) {
   if (bytes > arena::kPartitionBytes || alignment > arena::kPartitionBytes) {
     return nullptr;
   }
@@ -126,14 +130,30 @@ void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed) {
     }
     return nullptr;
   }
-  if (trace::is_recording()) {
-    label_with_site(placement.value.offset, bytes);
-  }
-  count_allocated((bytes + arena::kPageBytes - 1) / arena::kPageBytes * arena::kPageBytes);
+  count_allocated(whole_pages(bytes));
   if (zeroed) {
     zero_what_is_not(placement.value, bytes);
   }
   return address_of(placement.value.offset);
+}
+
+}  // namespace
+
+void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed) {
+  void* address = take(bytes, alignment, zeroed);
+  if (address != nullptr) {
+    trace::count(Counter::kAllocations);
+    if (trace::is_recording()) {
+      label_with_site(offset_of(address), bytes);
+    }
+  }
+  return address;
+}
+
+void* allocate_for_small_objects(uint64_t bytes, uint64_t alignment, bool zeroed) {
+  void* address = take(bytes, alignment, zeroed);
+  trace::count(Counter::kSmallObjectBytes, address != nullptr ? bytes : 0);
+  return address;
 }
 
 uint64_t allocation_bytes(const void* address) {
@@ -150,7 +170,7 @@ void release(void* address, uint64_t bytes, bool keep) {
     trim_when_short();
     free_range(offset_of(address), bytes, keep);
   }
-  trace::count_down(Counter::kAllocatedBytes, (bytes + arena::kPageBytes - 1) / arena::kPageBytes * arena::kPageBytes);
+  trace::count_down(Counter::kAllocatedBytes, whole_pages(bytes));
   errno = saved_errno;
 }
 

@@ -31,6 +31,8 @@ bool belongs_in_arena(const void* caller);
 
 /// Allocates from the arena; nullptr if it cannot serve (the caller falls back to the C library). Alignment: a power of two.
 void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed);
+/// The same for memory that small objects are made of: not an allocation of the program's.
+void* allocate_for_small_objects(uint64_t bytes, uint64_t alignment, bool zeroed);
 /// The size of the allocation that begins at `address`, or 0 if there is none.
 uint64_t allocation_bytes(const void* address);
 /// Frees whole pages of [address, address + bytes). `keep`: the memory may stay populated for the next allocation.

@@ -45,27 +45,6 @@ __attribute__((noinline)) void free_large(void* address) {
   heap::release(address, bytes, true);
 }
 
-uint64_t child_allocation_bytes(const void* address) {
-  return heap::allocation_bytes(address);  // the tables were copied by the fork
-}
-
-__attribute__((noinline)) void* reallocate_large(void* address, size_t bytes, const void* caller) {
-  const uint64_t before = child_allocation_bytes(address);
-  const bool in_child = heap::large_bytes == SIZE_MAX;
-  if (!in_child && bytes >= heap::large_bytes && heap::resize_in_place(address, bytes)) {
-    return address;
-  }
-  void* moved = bytes >= heap::large_bytes ? allocate_large(bytes, 1, false, caller) : nullptr;
-  if (moved == nullptr) {
-    moved = __libc_malloc(bytes);
-  }
-  if (moved != nullptr) {
-    memcpy(moved, address, before < bytes ? before : bytes);
-    free_large(address);
-  }
-  return moved;
-}
-
 /// What may lie in the arena; nullptr if that must come from the C library.
 inline void* allocate(size_t bytes, size_t alignment, bool zeroed, const void* caller) {
   if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
@@ -100,14 +79,18 @@ void* move_object(void* address, size_t before, size_t bytes, void* moved) {
   return moved;
 }
 
-void* reallocate_small_object(void* address, size_t bytes, const void* caller) {
-  if (bytes < heap::large_bytes) {
-    if (void* resized = heap::reallocate_small(address, bytes)) {
+/// Of an object in the arena. In a forked child nothing is changed there, since the tables are its parent's.
+__attribute__((noinline)) void* reallocate_in_arena(void* address, size_t bytes, const void* caller) {
+  if (heap::is_small_object(address)) {
+    void* resized = bytes < heap::large_bytes ? heap::reallocate_small(address, bytes) : nullptr;
+    if (resized != nullptr) {
       return resized;
     }
+  } else if (heap::large_bytes != SIZE_MAX && bytes >= heap::large_bytes && heap::resize_in_place(address, bytes)) {
+    return address;
   }
   void* moved = allocate(bytes, 1, false, caller);
-  return move_object(address, heap::small_object_bytes(address), bytes, moved != nullptr ? moved : __libc_malloc(bytes));
+  return move_object(address, bytes_in_arena(address), bytes, moved != nullptr ? moved : __libc_malloc(bytes));
 }
 
 }  // namespace
@@ -137,10 +120,7 @@ HEADROOM_EXPORT void* realloc(void* address, size_t bytes) {
       free_in_arena(address);
       return nullptr;
     }
-    if (heap::is_small_object(address)) {
-      return reallocate_small_object(address, bytes, __builtin_return_address(0));
-    }
-    return reallocate_large(address, bytes, __builtin_return_address(0));
+    return reallocate_in_arena(address, bytes, __builtin_return_address(0));
   }
   if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
     if (void* moved = allocate_large(bytes, 1, false, __builtin_return_address(0))) {

@@ -10,7 +10,6 @@
 #include "heap/heap.h"
 #include "pager/pager.h"
 #include "pager/thread.h"
-#include "trace/counters.h"
 
 namespace headroom::heap {
 
@@ -29,7 +28,7 @@ constinit thread_local SmallObjectsOf served __attribute__((tls_model("initial-e
 
 #include "base/system_calls.h"
 
-// What jemalloc asks of the system, under the names that the build gives it (setup/jemalloc.sh): its own tables are not the
+// What jemalloc asks of the system, under the names that the build gives it (CMakeLists.txt): its own tables are not the
 // program's memory, and settings for a jemalloc of the program's are not ours.
 extern "C" {
 const char* headroom_je_malloc_conf = "narenas:1,dirty_decay_ms:2000,muzzy_decay_ms:-1,retain:true,metadata_thp:disabled";
@@ -77,7 +76,7 @@ void* allocate_chunk(extent_hooks_t*, void* wanted, size_t bytes, size_t alignme
   if (wanted != nullptr || bytes % arena::kBlockBytes != 0) {
     return nullptr;
   }
-  void* chunk = allocate(bytes, alignment > arena::kBlockBytes ? alignment : arena::kBlockBytes, *zero);
+  void* chunk = allocate_for_small_objects(bytes, alignment > arena::kBlockBytes ? alignment : arena::kBlockBytes, *zero);
   if (chunk == nullptr) {
     return nullptr;
   }
@@ -85,8 +84,6 @@ void* allocate_chunk(extent_hooks_t*, void* wanted, size_t bytes, size_t alignme
   for (uint64_t block = block_at(chunk); block < block_at(chunk) + bytes / arena::kBlockBytes; ++block) {
     chunk_blocks[block / 64].fetch_or(uint64_t{1} << (block % 64), std::memory_order_relaxed);
   }
-  trace::count_down(trace::Counter::kAllocations, 1);  // not the program's
-  trace::count(trace::Counter::kSmallObjectBytes, bytes);
   return chunk;
 }
 
