@@ -77,14 +77,14 @@ def check_room(path: str, free: int) -> None:
         )
 
 
-def prepare_trace(directory: str, json: str | None) -> dict:
-    """Makes the directory; the figures of the run are put there too, unless they are wanted elsewhere."""
+def prepare_trace(directory: str) -> str:
+    """Makes the directory, which takes the events and the figures of the run."""
     path = os.path.abspath(directory)
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise click.ClickException(f"--trace {directory}: {error.strerror}; choose another directory") from None
-    return {"trace": path, "json": json or os.path.join(path, "run.json")}
+    return path
 
 
 def find_program(name: str) -> str:
@@ -101,7 +101,7 @@ def become(program: list[str], values: dict) -> None:
     path = find_program(program[0])
     values = dict(values, memory=choose_memory(values["memory"]), storage=choose_storage(values["storage"]))
     if values.get("trace"):
-        values |= prepare_trace(values["trace"], values.get("json"))
+        values["trace"] = prepare_trace(values["trace"])
     if values.get("json"):
         values["json"] = os.path.abspath(values["json"])
     environment = dict(os.environ) | settings.to_environment(values)

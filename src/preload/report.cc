@@ -208,15 +208,14 @@ bool has_ranks(const node::Ledger& ledger) {
   return false;
 }
 
-void write_json_file(const node::Ledger& ledger, const char* host) {
+void write_json_file(const node::Ledger& ledger, const char* host, const char* name) {
   char path[4096];
-  const char* name = base::settings().json;
   const bool first_node = has_rank_zero(ledger) || !has_ranks(ledger);
   snprintf(path, sizeof path, first_node ? "%s" : "%s.%s", name, host);
   Output out(path);
   write_json(out, ledger, host);
   if (const int error = out.close()) {
-    base::log_warning("cannot write --json %s: %s", path, strerror(error));
+    base::log_warning("cannot write the figures to %s: %s", path, strerror(error));
   }
 }
 
@@ -260,7 +259,12 @@ void write_report(const node::Session& session) {
     write_summary(*session.ledger, host);
   }
   if (*base::settings().json != 0) {
-    write_json_file(*session.ledger, host);
+    write_json_file(*session.ledger, host, base::settings().json);
+  }
+  if (*base::settings().trace != 0) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/run.json", base::settings().trace);
+    write_json_file(*session.ledger, host, path);
   }
 }
 
