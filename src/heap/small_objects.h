@@ -30,7 +30,8 @@ void start_small_objects();
 /// No longer (in a forked child).
 void stop_small_objects_in_child();
 
-/// From the arena; nullptr if it cannot serve (the caller falls back to the C library). `alignment` is rounded up to a power of two.
+/// From the arena; nullptr if it cannot serve (the caller falls back to the C library). `alignment` is rounded up to a power of
+/// two.
 inline void* allocate_small(size_t bytes, size_t alignment, bool zeroed, const void* caller);
 /// Whether `address`, in the arena, was allocated here.
 inline bool is_small_object(const void* address);

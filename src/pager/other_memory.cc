@@ -143,8 +143,10 @@ void reserve_other_memory() {
   const int64_t wanted = measured < most ? measured : most;
   if (measured > most && state.session->ledger->told_of_other_memory.exchange(1, std::memory_order_relaxed) == 0) {
     base::log_warning(
-        "%lld MiB are in use outside of what can be moved to storage (the MPI library, stacks, what --small leaves there), more than half of "
-        "this process's share of --memory; %lld MiB of it are counted, so the node may use more than its budget",
+        "%lld MiB are in use outside of what can be moved to storage (the MPI library, stacks, what --small leaves there); "
+        "that "
+        "is more than half of this process's share of --memory, and only %lld MiB of it are counted, so the node may use more "
+        "than its budget",
         static_cast<long long>(measured >> 20), static_cast<long long>(most >> 20));
   }
   count_as_other(wanted);

@@ -69,7 +69,8 @@ static int rights_are(const void* address, const char* expected) {
   while (fgets(line, sizeof line, maps) != NULL) {
     unsigned long begin = 0, end = 0;
     char rights[8] = "";
-    if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) == 3 && begin <= (unsigned long)address && (unsigned long)address < end) {
+    if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) == 3 && begin <= (unsigned long)address &&
+        (unsigned long)address < end) {
       same = rights[0] == expected[0] && rights[1] == expected[1];
     }
   }

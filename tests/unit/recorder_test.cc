@@ -1,4 +1,5 @@
-// The trace's ring: events of several threads arrive whole, each once, in the order of each thread; what does not fit is counted.
+// The trace's ring: events of several threads arrive whole, each once, in the order of each thread; what does not fit is
+// counted.
 #include "trace/recorder.h"
 
 #include <gtest/gtest.h>
