@@ -15,11 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from headroom import hard_limit
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "bench"))
-
-import hard_limit  # noqa: E402
-
 HEADROOM = ROOT / "build/venv/bin/headroom"
 PROGRAM = ROOT / "build/examples/pagerank-mpich"
 MPIEXEC = ROOT / "build/mpi/mpich/bin/mpiexec"

@@ -23,7 +23,7 @@ def no_root() -> str | None:
 
 
 def no_hard_limit() -> str | None:
-    import hard_limit
+    from headroom import hard_limit
 
     return no_root() or hard_limit.available()
 

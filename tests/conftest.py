@@ -8,19 +8,17 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from conditions import may_be_skipped, need
+from kernel_watch import KernelWatch
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 HEADROOM = BUILD / "venv/bin/headroom"
-sys.path.insert(0, str(ROOT / "bench"))
-
-from conditions import may_be_skipped, need  # noqa: E402
-from kernel_watch import KernelWatch  # noqa: E402
 
 ENGINES = ["userfaultfd", "userfaultfd-user", "sigsegv"]
 # As root Open MPI wants to be asked twice.

@@ -23,6 +23,7 @@ def test_help_has_every_setting_and_only_those():
         "engine",
         "store",
         "store-direct",
+        "checksums",
         "direct",
         "attach",
         "reductions",
@@ -80,7 +81,7 @@ def test_defaults(tmp_path):
 
 def test_memory_default_follows_the_cgroup(tmp_path):
     need("a hard memory limit")
-    import hard_limit
+    from headroom import hard_limit
 
     with hard_limit.HardLimit(512 << 20, swap=False) as limit:
         run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, before=limit.wrap([]))
@@ -209,3 +210,29 @@ def test_the_programs_own_io_uring_is_refused(tmp_path):
     done = plain_run([HEADROOM, "run", "--memory", "64M", "--", tmp_path / "ring"])
     assert done.stdout == "1 1\n"
     assert "the program's io_uring is refused" in done.stderr
+
+
+def test_bench_paging(tmp_path):
+    """Every side runs, content is right, and what was moved is what had to be."""
+    figures = tmp_path / "figures.json"
+    words = [
+        "bench",
+        "paging",
+        "--mpi",
+        str(ROOT / "build/mpi/mpich"),
+        "--group",
+        "quick",
+        "--rounds",
+        "1",
+        "--json",
+        str(figures),
+    ]
+    done = plain_run([HEADROOM, *words], timeout=200)
+    assert done.returncode == 0, done.stderr
+    rows = {row["phase"]: row for row in json.loads(figures.read_text())}
+    assert {"touch", "read, first pass", "read, later passes", "update", "random-read"} <= rows.keys()
+    later = rows["read, later passes"]
+    assert {"plain", "lazy", "auto", "aggressive"} <= later["seconds"].keys()
+    assert later["needed"] > 0 and later["bound"] > 0
+    assert later["read"]["auto"] >= later["needed"] * 0.9
+    assert "quick: 1 x 96 MiB with 48 MiB" in done.stdout

@@ -3,6 +3,7 @@
 import click
 
 from headroom.bench.messages import messages
+from headroom.bench.paging import paging
 
 
 @click.group()
@@ -11,3 +12,4 @@ def bench() -> None:
 
 
 bench.add_command(messages)
+bench.add_command(paging)

@@ -7,9 +7,7 @@ figure is the median of the rounds; a ratio compares Headroom with the best sett
 
 import json
 import os
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import NamedTuple
 import click
 
 from headroom import launcher
+from headroom.bench.programs import FOLDER, compile_program, default_prefix, output_of
 
 SOURCE = Path(__file__).parent / "messages.c"
 # Group of measurements: ranks, and what the program is asked for.
@@ -29,7 +28,6 @@ CROWDED = {
     "mpich": [{}, {"MPIR_CVAR_POLLS_BEFORE_YIELD": "0"}, {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}],
     "openmpi": [{}, {"OMPI_MCA_mpi_yield_when_idle": "1"}],
 }
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 Figures = dict[tuple[str, int], float]
 
 
@@ -52,23 +50,9 @@ def size_name(count: int) -> str:
     return f"{count} B"
 
 
-def compile_program(prefix: Path, folder: Path) -> Path:
-    compiler, program = prefix / "bin/mpicc", folder / f"messages-{len(list(folder.iterdir()))}"
-    if not compiler.exists():
-        raise click.ClickException(f"{compiler} is not there: --mpi names a folder with bin/mpicc and bin/mpiexec")
-    done = subprocess.run([compiler, "-O2", "-o", program, SOURCE], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise click.ClickException(f"{compiler} failed (is a C compiler installed?):\n{done.stderr}")
-    return program
-
-
 def run_program(command: list, setting: dict[str, str]) -> Figures:
-    words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=dict(os.environ) | setting)
-    if done.returncode != 0:
-        raise click.ClickException(f"{' '.join(words)} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
     figures = {}
-    for line in done.stdout.splitlines():
+    for line in output_of(command, setting).splitlines():
         fields = line.split("\t")
         if len(fields) == 3:
             figures[fields[0], int(fields[1])] = float(fields[2])
@@ -120,13 +104,6 @@ def show(rows: list[Row]) -> None:
         click.echo(f"{row.what:<30} {size:>9} {times} {row.ratio:>7.2f} {row.noise:>7.2f}{others}")
 
 
-def default_prefix() -> Path:
-    compiler = shutil.which("mpicc")
-    if compiler is None:
-        raise click.ClickException("no mpicc in PATH; name an MPI with --mpi FOLDER (it has bin/mpicc and bin/mpiexec)")
-    return Path(compiler).parent.parent
-
-
 @click.command()
 @click.option("--mpi", "prefixes", multiple=True, type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
 @click.option("--compare", multiple=True, type=FOLDER, help="an MPI that runs the same program: a column of its own")
@@ -142,7 +119,7 @@ def messages(prefixes, compare, groups, rounds, json_file) -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         for prefix in prefixes or [default_prefix()]:
-            program = compile_program(prefix.absolute(), Path(folder))
+            program = compile_program(prefix.absolute(), SOURCE, Path(folder))
             for group in groups or GROUPS:
                 found = measure(prefix.absolute(), group, program, rounds, list(compare))
                 show(found)

@@ -126,3 +126,15 @@ class SwapFile:
     def __exit__(self, *_):
         subprocess.run(["swapoff", str(self.path)], check=False)
         self.path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def swap_cluster(logarithm: int):
+    """The kernel swaps in 2**`logarithm` pages at once meanwhile. Needs root; `OSError` if it will not have it."""
+    path = Path("/proc/sys/vm/page-cluster")
+    before = path.read_text()
+    path.write_text(str(logarithm))
+    try:
+        yield
+    finally:
+        path.write_text(before)

@@ -1,0 +1,259 @@
+/* What `headroom bench paging` runs: phases over an array of each rank, and what the disk under it can do.
+ *
+ *   paging MIB PHASE...     each rank allocates MIB and goes through the phases; a barrier lies between any two
+ *   paging disk FOLDER MIB  bandwidth and small reads of a file there, past the page cache
+ *
+ * Phases: touch read write update backward strided, one pass over the array each; random-read:N and random-update:N, N words
+ * at random in each rank. Content is checked: word i is i * kStep + version, so a pass knows the sum that it must find.
+ * Prints "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest rank; of all; the last two under Headroom,
+ * else 0). */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <headroom/headroom.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { kPageWords = 512, kStridePages = 16, kDepth = 16 };
+static const uint64_t kStep = 2654435761u;
+
+static uint64_t* array;
+static uint64_t words, version;
+static int wrong;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint64_t next_random(uint64_t* state) {
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  *state ^= *state << 17;
+  return *state;
+}
+
+static uint64_t expected_sum(void) {
+  const uint64_t pairs = words % 2 == 0 ? words / 2 * (words - 1) : (words - 1) / 2 * words;
+  return pairs * kStep + words * version;
+}
+
+static void must_be(uint64_t sum) { wrong |= sum != expected_sum(); }
+
+static void overwrite(void) {
+  ++version;
+  for (uint64_t i = 0; i < words; ++i) {
+    array[i] = i * kStep + version;
+  }
+}
+
+static void read_all(void) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < words; ++i) {
+    sum += array[i];
+  }
+  must_be(sum);
+}
+
+static void update(void) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < words; ++i) {
+    sum += array[i]++;
+  }
+  must_be(sum);
+  ++version;
+}
+
+static void read_backward(void) {
+  uint64_t sum = 0;
+  for (uint64_t i = words; i-- > 0;) {
+    sum += array[i];
+  }
+  must_be(sum);
+}
+
+/* Pages 0, 16, 32... then 1, 17, 33...: as a column of a matrix whose rows are 64 KiB. */
+static void read_strided(void) {
+  uint64_t sum = 0;
+  for (uint64_t begin = 0; begin < kStridePages; ++begin) {
+    for (uint64_t page = begin; page < words / kPageWords; page += kStridePages) {
+      for (uint64_t i = page * kPageWords; i < (page + 1) * kPageWords; ++i) {
+        sum += array[i];
+      }
+    }
+  }
+  must_be(sum);
+}
+
+static void read_random(uint64_t count, uint64_t seed) {
+  for (uint64_t each = 0; each < count; ++each) {
+    const uint64_t i = next_random(&seed) % words;
+    wrong |= array[i] != i * kStep + version;
+  }
+}
+
+/* The second half undoes what the first has done, so that the array is as it was. */
+static void update_random(uint64_t count, uint64_t seed) {
+  for (int half = 0; half < 2; ++half) {
+    uint64_t state = seed;
+    for (uint64_t each = 0; each < count / 2; ++each) {
+      const uint64_t i = next_random(&state) % words;
+      array[i] ^= i | 1;
+    }
+  }
+}
+
+/* Bytes of the array that the phase goes over, or of the words that it uses. */
+static uint64_t run_phase(const char* phase, uint64_t seed) {
+  static const struct {
+    const char* name;
+    void (*run)(void);
+  } passes[] = {{"touch", overwrite}, {"write", overwrite},        {"read", read_all},
+                {"update", update},   {"backward", read_backward}, {"strided", read_strided}};
+  for (size_t each = 0; each < sizeof passes / sizeof *passes; ++each) {
+    if (strcmp(phase, passes[each].name) == 0) {
+      passes[each].run();
+      return words * 8;
+    }
+  }
+  const char* colon = strchr(phase, ':');
+  const uint64_t count = colon != NULL ? strtoull(colon + 1, NULL, 10) : 0;
+  if (count > 0 && strncmp(phase, "random-read:", 12) == 0) {
+    read_random(count, seed);
+  } else if (count > 0 && strncmp(phase, "random-update:", 14) == 0) {
+    update_random(count, seed);
+  } else {
+    fprintf(stderr, "paging: no phase is called %s\n", phase);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  return count * 8;
+}
+
+static void read_statistics(uint64_t moved[2]) {
+  struct headroom_statistics statistics = {.size = sizeof statistics};
+  if (headroom_read_statistics && headroom_read_statistics(&statistics) == 0) {
+    moved[0] = statistics.read_bytes;
+    moved[1] = statistics.written_bytes;
+  }
+}
+
+static int run_phases(int count, char** phases, uint64_t mib) {
+  int rank = 0, all_wrong = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  words = mib << 17;
+  array = malloc(words * 8);
+  if (array == NULL) {
+    fprintf(stderr, "paging: no memory for %llu MiB\n", (unsigned long long)mib);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  for (int each = 0; each < count; ++each) {
+    uint64_t before[2] = {0, 0}, after[2] = {0, 0};
+    MPI_Barrier(MPI_COMM_WORLD);
+    read_statistics(before);
+    const double started = now();
+    const uint64_t seed = 88172645463325252u + (uint64_t)(rank * 1000 + each);  // no two phases use the same words
+    uint64_t mine[3] = {run_phase(phases[each], seed), 0, 0}, all[3];
+    MPI_Barrier(MPI_COMM_WORLD);
+    double seconds = now() - started, slowest = 0;
+    read_statistics(after);
+    mine[1] = after[0] - before[0];
+    mine[2] = after[1] - before[1];
+    MPI_Reduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    MPI_Allreduce(&wrong, &all_wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    if (all_wrong) {
+      if (rank == 0) {
+        fprintf(stderr, "paging: wrong content in %s\n", phases[each]);
+      }
+      return 1;
+    }
+    if (rank == 0) {
+      printf("%s\t%.6f\t%llu\t%.1f\t%.1f\n", phases[each], slowest, (unsigned long long)all[0], (double)all[1] / 1048576,
+             (double)all[2] / 1048576);
+      fflush(stdout);
+    }
+  }
+  return 0;
+}
+
+/* The disk: kDepth threads, each every kDepth-th piece. */
+struct DiskPart {
+  int file, index, mixed, error;
+  size_t piece;
+  uint64_t pieces;
+};
+
+static void* use_disk(void* argument) {
+  struct DiskPart* part = argument;
+  void* buffer = NULL;
+  if (posix_memalign(&buffer, 4096, part->piece) != 0) {
+    part->error = 1;
+    return NULL;
+  }
+  memset(buffer, part->index + 1, part->piece);
+  for (uint64_t each = (uint64_t)part->index; each < part->pieces; each += kDepth) {
+    const off_t at = (off_t)(each * part->piece);
+    const ssize_t moved = part->mixed == 1 || (part->mixed == 2 && part->index % 2 == 0)
+                              ? pwrite(part->file, buffer, part->piece, at)
+                              : pread(part->file, buffer, part->piece, at);
+    part->error |= moved != (ssize_t)part->piece;
+  }
+  free(buffer);
+  return NULL;
+}
+
+/* MiB/s of reading (0), writing (1) or half of each (2) in pieces of `piece` bytes; negative after an error. */
+static double disk_speed(int file, int mixed, size_t piece, uint64_t bytes) {
+  pthread_t threads[kDepth];
+  struct DiskPart parts[kDepth];
+  int failed = 0;
+  const double started = now();
+  for (int each = 0; each < kDepth; ++each) {
+    parts[each] = (struct DiskPart){file, each, mixed, 0, piece, bytes / piece};
+    failed |= pthread_create(&threads[each], NULL, use_disk, &parts[each]);
+  }
+  for (int each = 0; each < kDepth && !failed; ++each) {
+    pthread_join(threads[each], NULL);
+    failed |= parts[each].error;
+  }
+  return failed ? -1 : (double)bytes / 1048576 / (now() - started);
+}
+
+static int measure_disk(const char* folder, uint64_t mib) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/headroom-disk-XXXXXX", folder);
+  const int made = mkstemp(path);
+  const int file = made < 0 ? -1 : open(path, O_RDWR | O_DIRECT);
+  if (made >= 0) {
+    unlink(path);
+  }
+  if (file < 0 || posix_fallocate(file, 0, (off_t)(mib << 20)) != 0) {
+    fprintf(stderr, "paging: %s cannot be measured: no direct I/O, or no room for %llu MiB\n", folder, (unsigned long long)mib);
+    return 1;
+  }
+  const uint64_t bytes = mib << 20;
+  const double speeds[] = {disk_speed(file, 1, 1 << 20, bytes), disk_speed(file, 0, 1 << 20, bytes),
+                           disk_speed(file, 2, 1 << 20, bytes), disk_speed(file, 0, 4096, bytes / 16)};
+  printf("write\t%.1f\nread\t%.1f\nmixed\t%.1f\npages\t%.1f\n", speeds[0], speeds[1], speeds[2], speeds[3]);
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  if (argc == 4 && strcmp(argv[1], "disk") == 0) {
+    return measure_disk(argv[2], strtoull(argv[3], NULL, 10));
+  }
+  if (argc < 3) {
+    fprintf(stderr, "usage: paging MIB PHASE... | paging disk FOLDER MIB\n");
+    return 2;
+  }
+  MPI_Init(&argc, &argv);
+  const int status = run_phases(argc - 2, argv + 2, strtoull(argv[1], NULL, 10));
+  MPI_Finalize();
+  return status;
+}

@@ -1,0 +1,250 @@
+"""`headroom bench paging`: what memory beyond the budget costs, with Headroom and with the kernel's swap.
+
+The program paging.c goes through the same phases in memory, under Headroom with each policy, with the kernel's swap, and under
+other systems of this kind that the user has (--peer), all but the first inside the same hard limit where one can be set. The
+sides alternate; a figure is the median of the rounds. The lower bound of a phase is what must move (footprint less budget,
+read; for updates written as well) over what this disk moves past the page cache, measured in the same run.
+"""
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from headroom import hard_limit, launcher
+from headroom.bench.programs import FOLDER, compile_program, default_prefix, output_of
+
+SOURCE = Path(__file__).parent / "paging.c"
+MIB = 1 << 20
+POLICIES = ("lazy", "auto", "aggressive")
+SWEEPS = ["touch", "read", "read", "read", "write", "update", "update", "update", "backward", "strided"]
+
+
+class Group(NamedTuple):
+    ranks: int
+    mib: int  # of each rank
+    budget: int  # MiB
+    phases: list[str]
+    what: str
+
+
+GROUPS = {
+    "quick": Group(1, 96, 48, ["touch", "read", "read", "update", "random-read:2000"], "twice the budget"),
+    "memory": Group(1, 512, 2048, [*SWEEPS, "random-read:2000000"], "memory enough"),
+    "sweeps": Group(1, 1024, 512, SWEEPS, "twice the budget"),
+    "rounds": Group(4, 256, 512, SWEEPS, "twice the budget"),
+    "random": Group(1, 768, 256, ["touch", "random-read:60000", "random-update:60000"], "three times the budget"),
+    "random of 8": Group(8, 96, 256, ["touch", "random-read:12000", "random-update:12000"], "three times the budget"),
+}
+
+
+class Phase(NamedTuple):
+    """What one run says of one phase, or the median of several."""
+
+    seconds: float
+    bytes: int
+    read: float  # MiB, under Headroom
+    written: float
+
+
+class Row(NamedTuple):
+    group: str
+    phase: str
+    bytes: int
+    seconds: dict[str, float]  # by side
+    read: dict[str, float]  # MiB, by side under Headroom
+    written: dict[str, float]
+    bound: float | None  # seconds
+    needed: float | None  # MiB that must be read
+
+
+def name_phases(lines: list[list[str]]) -> dict[str, list[Phase]]:
+    """Phases by name; of several passes of a kind the first is told from the later ones."""
+    found: dict[str, list[Phase]] = {}
+    names = [line[0].split(":")[0] for line in lines]
+    for name, line in zip(names, lines, strict=True):
+        phase = Phase(float(line[1]), int(line[2]), float(line[3]), float(line[4]))
+        if names.count(name) > 1:
+            name += ", later passes" if f"{name}, first pass" in found else ", first pass"
+        found.setdefault(name, []).append(phase)
+    return found
+
+
+def median_of(phases: list[Phase]) -> Phase:
+    return Phase(*(statistics.median(values) for values in zip(*phases, strict=True)))
+
+
+def disk_speeds(program: Path, folder: str, environment: dict[str, str]) -> dict[str, float]:
+    """MiB/s of the disk: `write`, `read`, `mixed` (half and half), and `pages`, reads of 4 KiB; 16 at a time each."""
+    text = output_of([program, "disk", folder, "1024"], environment)
+    return {name: float(value) for name, value in (line.split("\t") for line in text.splitlines())}
+
+
+def bound_of(group: Group, phase: str, disk: dict[str, float]) -> tuple[float | None, float | None]:
+    """Seconds that the disk needs, and MiB that must be read, if each pass finds all of the budget in memory."""
+    missing = group.ranks * group.mib - group.budget
+    kind = phase.split(",")[0]
+    if missing <= 0 or kind.startswith("random") or kind == "strided":
+        return None, None
+    if kind == "touch":
+        return missing / disk["write"], 0
+    if kind == "read" and "first" not in phase:
+        return missing / disk["read"], missing
+    if kind == "backward":
+        return missing / disk["read"], missing
+    # The first pass that reads finds what the pass before has left dirty, and the pass that writes reads nothing it must.
+    if kind == "write":
+        return missing / disk["write"], 0
+    return 2 * missing / disk["mixed"], missing
+
+
+class Side(NamedTuple):
+    name: str
+    before: list[str]  # put before the program
+    limited: bool
+    swap: bool
+
+
+def sides_of(swap: bool, limits: bool, peers: list[str], options: list[str]) -> list[Side]:
+    run = [sys.executable, "-m", "headroom.command", "run", "--summary", "off", *options]
+    sides = [Side("plain", [], False, False)]
+    sides += [Side(policy, [*run, "--evict", policy], limits, False) for policy in POLICIES]
+    if swap:
+        sides.append(Side("swap", [], True, True))
+    for peer in peers:
+        name, _, command = peer.rpartition("=")
+        sides.append(Side(name or Path(shlex.split(command)[0]).name, shlex.split(command), limits, False))
+    return sides
+
+
+def run_side(side: Side, group: Group, program: Path) -> dict[str, list[Phase]]:
+    found = launcher.find(str(program))
+    before = [*side.before]
+    if "headroom.command" in before:
+        before += ["--memory", f"{group.budget}M"]
+    command = [*found.command, "-n", group.ranks, *before, program, group.mib, *group.phases]
+    words = [str(word) for word in command]
+    with contextlib.ExitStack() as stack:
+        if side.limited:
+            # A quarter more than the budget: code, stacks and page tables, for all sides alike.
+            limit = stack.enter_context(hard_limit.HardLimit(group.budget * MIB * 5 // 4, side.swap))
+            words = limit.wrap(words)
+        text = output_of(words, found.environment)
+    return name_phases([line.split("\t") for line in text.splitlines() if line.count("\t") == 4])
+
+
+def measure(name: str, sides: list[Side], program: Path, rounds: int, storage: str) -> list[Row]:
+    group = GROUPS[name]
+    if group.ranks * group.mib <= group.budget:
+        sides = [side for side in sides if side.name != "swap"]
+    runs: dict[str, dict[str, list[Phase]]] = {side.name: {} for side in sides}
+    speeds: list[dict[str, float]] = []
+    environment = launcher.find(str(program)).environment
+    label = f"measuring {name}"
+    with click.progressbar(length=rounds * (len(sides) + 1), label=label, file=sys.stderr) as bar:
+        for _ in range(rounds):
+            for side in sides:
+                for phase, passes in run_side(side, group, program).items():
+                    runs[side.name].setdefault(phase, []).extend(passes)
+                bar.update(1)
+            speeds.append(disk_speeds(program, storage, environment))
+            bar.update(1)
+    disk = {what: statistics.median(speed[what] for speed in speeds) for what in speeds[0]}
+    rows = []
+    for phase in runs["plain"]:
+        medians = {side: median_of(phases[phase]) for side, phases in runs.items()}
+        ours = {side: median for side, median in medians.items() if side in POLICIES}
+        rows.append(
+            Row(
+                name,
+                phase,
+                medians["plain"].bytes,
+                {side: median.seconds for side, median in medians.items()},
+                {side: median.read for side, median in ours.items()},
+                {side: median.written for side, median in ours.items()},
+                *bound_of(group, phase, disk),
+            )
+        )
+    click.echo(f"\n{name}: {group.ranks} x {group.mib} MiB with {group.budget} MiB ({group.what})")
+    click.echo("disk, MiB/s: " + ", ".join(f"{what} {speed:.0f}" for what, speed in disk.items()))
+    show(rows)
+    return rows
+
+
+def speed_of(row: Row, side: str) -> str:
+    """MiB/s, or thousands of accesses a second."""
+    seconds = row.seconds[side]
+    return (
+        f"{row.bytes / 8000 / seconds:.1f} k/s" if row.phase.startswith("random") else f"{row.bytes / MIB / seconds:.0f} MiB/s"
+    )
+
+
+def show(rows: list[Row]) -> None:
+    sides = list(rows[0].seconds)
+    head = "".join(f" {side:>12}" for side in sides)
+    against = "swap" if "swap" in sides else "plain"
+    click.echo(f"{'':<22}{head} {'/' + against:>8} {'of bound':>9} {'read/needed':>12}")
+    for row in rows:
+        speeds = "".join(f" {speed_of(row, side):>12}" for side in sides)
+        seconds = row.seconds["auto"]
+        bound = f"{row.bound / seconds:.2f}" if row.bound else ""
+        needed = f"{row.read['auto'] / row.needed:.2f}" if row.needed else ""
+        click.echo(f"{row.phase:<22}{speeds} {row.seconds[against] / seconds:>8.2f} {bound:>9} {needed:>12}")
+
+
+def prepare_swap(stack: contextlib.ExitStack, tuned: bool) -> tuple[bool, bool]:
+    """Whether hard limits can be set, and whether swap is there; says why not."""
+    why_not = hard_limit.available() if os.geteuid() == 0 else "hard limits need root"
+    if why_not is not None:
+        click.echo(f"without hard limits and without the kernel's swap: {why_not}", err=True)
+        return False, False
+    try:
+        stack.enter_context(hard_limit.SwapFile(4 << 30))
+        if tuned:
+            stack.enter_context(hard_limit.swap_cluster(7))
+    except OSError as error:
+        click.echo(f"without the kernel's swap: {error}", err=True)
+        return True, False
+    return True, True
+
+
+@click.command()
+@click.option("--mpi", "prefix", type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
+@click.option(
+    "--group", "groups", multiple=True, type=click.Choice(list(GROUPS)), help="what to measure (default: all but quick)"
+)
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="how often each side runs")
+@click.option(
+    "--storage", default="/var/tmp", show_default=True, type=FOLDER, help="where memory goes, and whose disk is measured"
+)
+@click.option("--engine", default="auto", show_default=True, help="the fault engine, as of `headroom run`")
+@click.option("--tuned-swap", is_flag=True, help="let swap read 128 pages at once (vm.page-cluster=7) meanwhile")
+@click.option(
+    "--peer", "peers", multiple=True, metavar="[NAME=]COMMAND", help="another system: put before the program as it is"
+)
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="file that takes all figures")
+def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file) -> None:
+    """Memory beyond the budget: in memory, under Headroom with each policy, and with the kernel's swap.
+
+    "/swap" (or "/plain") above 1 means that Headroom with --evict auto is faster; "of bound" is the time the disk needs for
+    what must move, over the time taken; "read/needed" what was read over what must be.
+    """
+    if shutil.disk_usage(storage).free < 6 << 30:
+        raise click.ClickException(f"{storage} has less than 6 GiB free; choose another --storage")
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        program = compile_program((prefix or default_prefix()).absolute(), SOURCE, Path(folder))
+        limits, swap = prepare_swap(stack, tuned_swap)
+        sides = sides_of(swap, limits, list(peers), ["--storage", str(storage), "--engine", engine])
+        for name in groups or [name for name in GROUPS if name != "quick"]:
+            rows += measure(name, sides, program, rounds, str(storage))
+    if json_file:
+        json_file.write_text(json.dumps([row._asdict() for row in rows], indent=2) + "\n")

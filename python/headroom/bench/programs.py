@@ -1,0 +1,42 @@
+"""What the benchmarks share: the MPI that is measured, compiling a program with it, running it."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+
+from headroom.run import library_path
+
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+def default_prefix() -> Path:
+    compiler = shutil.which("mpicc")
+    if compiler is None:
+        raise click.ClickException("no mpicc in PATH; name an MPI with --mpi FOLDER (it has bin/mpicc and bin/mpiexec)")
+    return Path(compiler).parent.parent
+
+
+def compile_program(prefix: Path, source: Path, folder: Path) -> Path:
+    """Compiles `source` with that MPI into `folder`, under a name of its own."""
+    compiler, program = prefix / "bin/mpicc", folder / f"{source.stem}-{len(list(folder.iterdir()))}"
+    if not compiler.exists():
+        raise click.ClickException(f"{compiler} is not there: --mpi names a folder with bin/mpicc and bin/mpiexec")
+    # Headroom's headers, where it is installed or in the source tree.
+    headers = [f"-I{place}" for place in (library_path().parents[1] / "include", source.parents[3] / "include")]
+    command = [compiler, "-O2", "-pthread", *headers, "-o", program, source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise click.ClickException(f"{compiler} failed (is a C compiler installed?):\n{done.stderr}")
+    return program
+
+
+def output_of(command: list, environment: dict[str, str]) -> str:
+    """What it prints; ends with what it said if it fails."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=dict(os.environ) | environment)
+    if done.returncode != 0:
+        raise click.ClickException(f"{' '.join(words)} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+    return done.stdout
