@@ -59,7 +59,7 @@ bool check_invariants(const Ledger& ledger) {
   int64_t reserved = 0;
   uint32_t slot_holders = 0;
   for (const Member& member : ledger.members) {
-    if (member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive)) {
+    if (is_alive(member)) {
       reserved += member.reserved_bytes.load(std::memory_order_relaxed);
       slot_holders += member.has_slot.load(std::memory_order_relaxed);
     }

@@ -70,6 +70,10 @@ struct alignas(64) Member {
   char abi[16];
 };
 
+inline bool is_alive(const Member& member) {
+  return member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive);
+}
+
 struct ModeChange {
   std::atomic<uint64_t> at_ns;  // since the ledger was made; 0 = unused but for the first
   std::atomic<uint32_t> mode;   // ModeChoice

@@ -226,7 +226,7 @@ void give_back(Session& session, Member& member) {
   }
   for (int index = 0; index < kMaxMembers; ++index) {
     Member& other = ledger.members[index];
-    if (&other != &member && other.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive)) {
+    if (&other != &member && is_alive(other)) {
       other.slot_bell.fetch_add(1, std::memory_order_release);
       base::futex_wake(&other.slot_bell, 1, true);
       ring(session, index);
@@ -307,8 +307,7 @@ void ring(const Session& session, int index) {
 
 void ring_everybody(const Session& session) {
   for (int index = 0; index < kMaxMembers; ++index) {
-    if (index != session.index &&
-        session.ledger->members[index].state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive)) {
+    if (index != session.index && is_alive(session.ledger->members[index])) {
       ring(session, index);
     }
   }

@@ -1,16 +1,9 @@
-// Giving memory back: who gives way, in which order, and how a dirty block leaves without losing a write.
+// Giving memory back: how a dirty block leaves without losing a write. Which blocks: see replacement.h; who gives way: room.cc.
 //
 // A dirty block: the word goes from RESIDENT to WRITING (only if nobody holds it), the view is write-protected, then the
 // content is written out of the alias; when that is done and nothing was written or held meanwhile, the word goes to STORED
 // and the memory is punched. A write in between is caught by the protection, makes the block dirty again, and the eviction
 // of that block is given up. Blocks that are all zero are dropped without being stored; clean ones without being written.
-//
-// Which blocks: see replacement.h.
-//
-// Who gives way: every rank that computes is entitled to an equal share of the budget, a rank that waits to nothing but a
-// floor. Ranks that wait give back first, and of these the one that blocked last, since it will run last (the scheduler prefers
-// who has most memory): in a round of ranks the order turns direction each time, and what is here at the turn is used again.
-// Then the rank furthest above its share; it may be ourselves.
 #include <string.h>
 
 #include "base/log.h"
@@ -23,129 +16,7 @@ namespace {
 
 using namespace arena;
 using node::Member;
-using node::MemberState;
 using trace::Counter;
-
-constexpr int64_t kAskAtLeast = 4 << 20;
-constexpr uint64_t kFarthest = uint64_t{1} << 62;
-constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
-
-bool is_alive(const Member& member) {
-  return member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive);
-}
-
-bool is_computing(const Member& member) {
-  return member.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kRunning);
-}
-
-struct Shares {
-  int64_t computing = 1;  // number of members that compute
-  int64_t alive = 1;
-  int64_t budget = 0;  // for blocks
-};
-
-Shares count_shares(const node::Ledger& ledger) {
-  Shares shares = {0, 0, ledger.budget};
-  for (const Member& member : ledger.members) {
-    if (is_alive(member)) {
-      ++shares.alive;
-      shares.budget -= member.other_bytes.load(std::memory_order_relaxed);
-      shares.computing += is_computing(member) ? 1 : 0;
-    }
-  }
-  shares.alive = shares.alive > 0 ? shares.alive : 1;
-  shares.computing = shares.computing > 0 ? shares.computing : 1;
-  return shares;
-}
-
-int64_t excess_of(const Member& member, const Shares& shares) {
-  const int64_t waiting = shares.alive - shares.computing;
-  const int64_t share = (shares.budget - waiting * kWaitingFloorBytes) / shares.computing;
-  const int64_t blocks =
-      member.reserved_bytes.load(std::memory_order_relaxed) - member.other_bytes.load(std::memory_order_relaxed);
-  return blocks - (is_computing(member) ? share : kWaitingFloorBytes);
-}
-
-/// How long it will probably take until the member computes: the more, the longer. (Who waits for a slot has it soon, and the
-/// sooner the more of its memory is here.)
-uint64_t distance_of(const Member& member) {
-  if (member.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kBlocked)) {
-    return kFarthest + member.blocked_since_ns.load(std::memory_order_relaxed);
-  }
-  return kFarthest - 1 - static_cast<uint64_t>(member.reserved_bytes.load(std::memory_order_relaxed));
-}
-
-/// Who should give way: `excess` is how much it may be asked for. -1 if nobody but us.
-int choose_another(int64_t& excess) {
-  const node::Ledger& ledger = *state.session->ledger;
-  const Shares shares = count_shares(ledger);
-  int farthest = -1;
-  uint64_t distance = 0;
-  int greatest = -1;
-  int64_t most = excess_of(*state.session->self, shares);
-  most = most > 0 ? most : 0;
-  for (int index = 0; index < node::kMaxMembers; ++index) {
-    const Member& member = ledger.members[index];
-    if (index == state.session->index || !is_alive(member)) {
-      continue;
-    }
-    const int64_t above = excess_of(member, shares);
-    if (!is_computing(member) && above > 0 && distance_of(member) > distance) {
-      distance = distance_of(member);
-      farthest = index;
-      excess = above;
-    }
-    if (above > most) {
-      most = above;
-      greatest = index;
-    }
-  }
-  if (farthest < 0) {
-    excess = most;
-  }
-  return farthest >= 0 ? farthest : greatest;
-}
-
-/// Whether nobody who waits has blocked later than this rank.
-bool blocked_last() {
-  for (const Member& member : state.session->ledger->members) {
-    if (is_alive(member) && !is_computing(member) && distance_of(member) > distance_of(*state.session->self)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-/// Asks another member for room. False if nobody else should give way.
-bool ask_another(int64_t bytes) {
-  int64_t excess = 0;
-  const int chosen = choose_another(excess);
-  if (chosen < 0) {
-    return false;
-  }
-  Member& member = state.session->ledger->members[chosen];
-  const int64_t wanted = bytes > kAskAtLeast ? bytes : kAskAtLeast;
-  const int64_t asked = wanted < excess ? wanted : excess;
-  if (member.asked_bytes.exchange(asked, std::memory_order_acq_rel) < asked) {
-    trace::count(Counter::kRoomRequests);
-    node::ring(*state.session, chosen);
-  }
-  return true;
-}
-
-/// True if some process writes into the view by cross-memory attach right now (heap/system_call_wrappers.cc).
-bool is_written_remotely(View view) {
-  const int32_t self = state.session->self->pid.load(std::memory_order_relaxed);
-  for (const Member& member : state.session->ledger->members) {
-    // seq_cst: the writer stores its target before it touches memory, we protect before we look; one of us sees the other.
-    if (member.remote_write_target.load(std::memory_order_seq_cst) == self && is_alive(member) &&
-        view.address < member.remote_write_end.load(std::memory_order_relaxed) &&
-        member.remote_write_begin.load(std::memory_order_relaxed) < view.address + view.bytes) {
-      return true;
-    }
-  }
-  return false;
-}
 
 bool is_all_zero(uint64_t block) {
   const auto* words = reinterpret_cast<const uint64_t*>(state.partition->alias + block * kBlockBytes);
@@ -156,13 +27,6 @@ bool is_all_zero(uint64_t block) {
     }
   }
   return true;
-}
-
-uint64_t out_marks(uint64_t word) {
-  if ((word & kOutOnce) != 0 && (word & kOutTwice) == 0) {
-    trace::count(Counter::kBlocksTwiceOut);
-  }
-  return (word & kOutOnce) != 0 ? kOutTwice : kOutOnce;
 }
 
 /// Takes memory away from a block that is in state `from`, clean, and unheld; false if a holder or writer was faster.
@@ -303,6 +167,26 @@ bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth 
 
 }  // namespace
 
+uint64_t out_marks(uint64_t word) {
+  if ((word & kOutOnce) != 0 && (word & kOutTwice) == 0) {
+    trace::count(Counter::kBlocksTwiceOut);
+  }
+  return (word & kOutOnce) != 0 ? kOutTwice : kOutOnce;
+}
+
+bool is_written_remotely(View view) {
+  const int32_t self = state.session->self->pid.load(std::memory_order_relaxed);
+  for (const Member& member : state.session->ledger->members) {
+    // seq_cst: the writer stores its target before it touches memory, we protect before we look; one of us sees the other.
+    if (member.remote_write_target.load(std::memory_order_seq_cst) == self && is_alive(member) &&
+        view.address < member.remote_write_end.load(std::memory_order_relaxed) &&
+        member.remote_write_begin.load(std::memory_order_relaxed) < view.address + view.bytes) {
+      return true;
+    }
+  }
+  return false;
+}
+
 int64_t evict(int64_t bytes) {
   int64_t leaving = 0;
   uint64_t to_look_at = state.resident.count();
@@ -313,6 +197,14 @@ int64_t evict(int64_t bytes) {
       break;
     }
     const uint64_t word = word_of(block).load(std::memory_order_acquire);
+    if (state_of(word) == kSinglePages) {
+      const int64_t gone = store_is_full_of_work() ? 0 : evict_pages(block);
+      if (gone == 0 && state.resident.next_victim() == block) {
+        break;
+      }
+      leaving += gone;
+      continue;
+    }
     if ((word & kHoldMask) == 0 && (word & kDirty) == 0) {
       if (drop(block, kResident, false)) {
         state.resident.remove(block);
@@ -370,38 +262,6 @@ void forget_content(uint64_t first, uint64_t count) {
   }
 }
 
-void make_room(int64_t bytes) {
-  const node::Ledger& ledger = *state.session->ledger;
-  const int64_t coming = ledger.free_bytes.load(std::memory_order_relaxed) + state.leaving_bytes;
-  if (coming >= bytes) {
-    return;
-  }
-  const uint64_t now = base::monotonic_ns();
-  if (state.waits_for_others && now - state.asked_at_ns < kAskPatienceNs) {
-    return;
-  }
-  if (!state.waits_for_others && ask_another(bytes - coming)) {
-    state.waits_for_others = true;
-    state.asked_at_ns = now;
-    return;
-  }
-  state.waits_for_others = false;
-  (void)evict(bytes - coming);
-}
-
-uint64_t share_of_memory() {
-  const Shares shares = count_shares(*state.session->ledger);
-  const int64_t share = shares.budget / shares.computing;
-  return share > 0 ? static_cast<uint64_t>(share) : 0;
-}
-
-void answer_requests_for_room() {
-  const int64_t asked = state.session->self->asked_bytes.exchange(0, std::memory_order_acq_rel);
-  if (asked > 0 && state.armed) {
-    (void)evict(asked > state.leaving_bytes ? asked - state.leaving_bytes : 0);
-  }
-}
-
 void write_back_idle() {
   if (!state.armed || !state.idle.load(std::memory_order_relaxed)) {
     return;
@@ -439,13 +299,7 @@ void write_back_idle() {
   }
 }
 
-void write_done(uint64_t first, uint64_t count, int error) {
-  if (error != 0) {
-    base::die(
-        "writing %llu KiB of memory to the storage in %s failed: %s; this memory has nowhere to go, so the run ends; "
-        "free room there or choose another directory with --storage, or raise --memory",
-        static_cast<unsigned long long>(count * kBlockBytes >> 10), base::settings().storage, strerror(error));
-  }
+void write_done(uint64_t first, uint64_t count) {
   for (uint64_t block = first; block < first + count; ++block) {
     BlockWord& word = word_of(block);
     uint64_t before = word.load(std::memory_order_relaxed);
@@ -474,7 +328,8 @@ void discard(uint64_t first, uint64_t count) {
     BlockWord& word = word_of(block);
     // What is in motion must come to rest first: the disk may still be writing into or reading from the memory.
     while (state_of(word.load(std::memory_order_relaxed)) == kReading ||
-           state_of(word.load(std::memory_order_relaxed)) == kWriting) {
+           state_of(word.load(std::memory_order_relaxed)) == kWriting ||
+           (state_of(word.load(std::memory_order_relaxed)) == kSinglePages && pages_are_moving(block))) {
       if (!collect_transfers()) {
         base::futex_wait(&state.pending_count, static_cast<uint32_t>(state.pending_count), 50'000, false);
       }
@@ -489,7 +344,9 @@ void discard(uint64_t first, uint64_t count) {
     while (!word.compare_exchange_weak(seen, seen & (kHoldMask | kWriteHoldMask), std::memory_order_acq_rel)) {
     }
     trace::count(Counter::kBlocksDiscarded);
-    if (state_of(before) == kResident) {
+    if (state_of(before) == kSinglePages) {
+      forget_pages(block);
+    } else if (state_of(before) == kResident) {
       state.resident.remove(block);
       state.engine->conceal(view_of_block(*state.partition, block));
       punch(*state.partition, block, 1);

@@ -17,6 +17,8 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
+constexpr uint32_t kNearestPages = 16;
+
 bool reserve_blocks(uint64_t count) {
   if (!node::reserve(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes))) {
     return false;
@@ -51,8 +53,7 @@ bool serve_fresh(uint64_t block, bool write) {
     return false;
   }
   if (populate(*state.partition, block, 1) != base::Status::kOk) {
-    base::die("the kernel has no memory for a block although the budget allows it; lower --memory (now %lld MiB for the node)",
-              static_cast<long long>(state.session->ledger->budget >> 20));
+    die_without_memory();
   }
   state.resident.loaded(block);
   // Mapped first, said afterwards: a holder that sees MAPPED hands the memory to the kernel at once.
@@ -62,8 +63,6 @@ bool serve_fresh(uint64_t block, bool write) {
   trace::count(Counter::kFaultsFresh);
   return true;
 }
-
-void extend_stream(uint64_t block);
 
 bool serve_resident(uint64_t block, bool write, uint64_t word) {
   const View view = view_of_block(*state.partition, block);
@@ -98,7 +97,38 @@ void start_read(uint64_t first, uint64_t count) {
   start_transfer(false, first, count);
 }
 
-bool serve_stored(uint64_t block) {
+/// Whether an access to `block` goes on in that direction, where the stream is or a little ahead.
+bool continues(const Stream& stream, int64_t block, int64_t direction) {
+  const int64_t next = stream.direction != 0 ? stream.next : stream.last + direction;
+  return stream.window != 0 && stream.direction != -direction && (block - stream.last) * direction > 0 &&
+         (block - next) * direction <= 1;
+}
+
+/// The stream that an access to `block` continues, or nullptr; `direction` is then which way.
+Stream* stream_of(uint64_t block, int64_t& direction) {
+  for (Stream& stream : state.streams) {
+    for (direction = 1; direction >= -1; direction -= 2) {
+      if (continues(stream, static_cast<int64_t>(block), direction)) {
+        return &stream;
+      }
+    }
+  }
+  return nullptr;
+}
+
+/// Whether a reader that comes from the blocks beside goes on here; it then meets one of the nearest pages first.
+bool continues_stream(uint64_t block, uint32_t page) {
+  int64_t direction = 0;
+  if (stream_of(block, direction) == nullptr) {
+    return false;
+  }
+  return page == kWholeBlock || (direction > 0 ? page < kNearestPages : page >= kBlockBytes / kPageBytes - kNearestPages);
+}
+
+bool serve_stored(uint64_t block, uint32_t page) {
+  if (!continues_stream(block, page) && prefers_single_page(block, page)) {
+    return serve_page(block, page, false);
+  }
   if (can_transfer() && take_room_for_one()) {
     state.resident.expect(block, false);
     start_read(block, 1);
@@ -107,67 +137,52 @@ bool serve_stored(uint64_t block) {
   return false;
 }
 
-uint64_t committed_blocks() { return state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes; }
-
-/// Notes that a reader is at `block`; widens or starts its window.
-void extend_stream(uint64_t block) {
-  const uint64_t asked = base::settings().readahead / kBlockBytes;
-  const uint64_t room = state.resident.room_ahead(share_of_memory() / kBlockBytes);
-  const uint64_t largest = asked < room ? asked : room;
-  Stream* stream = nullptr;
+Stream* oldest_stream() {
   Stream* oldest = &state.streams[0];
-  for (Stream& candidate : state.streams) {
-    if (candidate.window != 0 && block > candidate.last && block <= candidate.next + 1) {
-      stream = &candidate;
-      break;
-    }
-    oldest = candidate.used_at < oldest->used_at ? &candidate : oldest;
+  for (Stream& stream : state.streams) {
+    oldest = stream.used_at < oldest->used_at ? &stream : oldest;
   }
-  if (stream == nullptr) {  // perhaps the beginning of one
-    *oldest = {block, block + 1, block + 1, 2, ++state.stream_clock};
-    return;
-  }
-  stream->used_at = ++state.stream_clock;
-  stream->last = block;
-  stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
-  stream->next = stream->next > block ? stream->next : block + 1;
-  const uint64_t end = block + 1 + stream->window;
-  stream->end = end < committed_blocks() ? end : committed_blocks();
+  return oldest;
 }
 
-/// How many of the blocks from `first` on can be read in one transfer.
-uint64_t stored_run(uint64_t first, uint64_t end) {
+uint64_t committed_blocks() { return state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes; }
+
+/// How many of the blocks from the stream's next on can be read in one transfer.
+uint64_t stored_run(const Stream& stream) {
   uint64_t count = 0;
-  while (first + count < end && count < kTransferBlocks &&
-         state_of(word_of(first + count).load(std::memory_order_relaxed)) == kStored) {
-    ++count;
+  for (int64_t block = stream.next; (stream.end - block) * stream.direction > 0 && count < kTransferBlocks;
+       block += stream.direction, ++count) {
+    if (state_of(word_of(static_cast<uint64_t>(block)).load(std::memory_order_relaxed)) != kStored) {
+      break;
+    }
   }
   return count;
 }
 
 /// Reads ahead as far as the streams' windows and the room allow.
 void read_ahead(Stream& stream) {
-  while (stream.next < stream.end && state.store->in_flight() < Store::kDepth / 2) {
-    const uint64_t count = stored_run(stream.next, stream.end);
+  while ((stream.end - stream.next) * stream.direction > 0 && state.store->in_flight() < Store::kDepth / 2) {
+    const uint64_t count = stored_run(stream);
     if (count == 0) {
-      ++stream.next;
+      stream.next += stream.direction;
       continue;
     }
     if (!reserve_blocks(count)) {
-      make_room(static_cast<int64_t>((stream.end - stream.next) * kBlockBytes));
+      make_room((stream.end - stream.next) * stream.direction * static_cast<int64_t>(kBlockBytes));
       if (!reserve_blocks(count)) {
         return;  // goes on when room has come
       }
     }
-    const uint64_t first = stream.next;
-    stream.next += count;
+    const auto blocks = static_cast<int64_t>(count);
+    const auto first = static_cast<uint64_t>(stream.direction > 0 ? stream.next : stream.next - blocks + 1);
+    stream.next += stream.direction * blocks;
     for (uint64_t block = first; block < first + count; ++block) {
       state.resident.expect(block);
     }
     start_read(first, count);
     trace::count(Counter::kBytesReadAhead, count * kBlockBytes);
     // The block in the middle of the window stays unmapped: its first use says that the reader is on its way.
-    const uint64_t middle = stream.last + 1 + stream.window / 2;
+    const auto middle = static_cast<uint64_t>(stream.last + stream.direction * (1 + stream.window / 2));
     if (first <= middle && middle < first + count) {
       change_word(word_of(middle), 0, kMarker);
     }
@@ -176,7 +191,7 @@ void read_ahead(Stream& stream) {
 
 bool served_now(const Pending& pending) {
   const uint64_t word = word_of(pending.block).load(std::memory_order_relaxed);
-  return state_of(word) != kReading && serve(pending.block, pending.write);
+  return state_of(word) != kReading && serve(pending.block, pending.write, pending.page);
 }
 
 void end_pending(Pending& pending) {
@@ -205,7 +220,36 @@ bool bring_now(Request& request) {
 
 }  // namespace
 
-bool serve(uint64_t block, bool write) {
+void extend_stream(uint64_t number) {
+  const uint64_t asked = base::settings().readahead / kBlockBytes;
+  const uint64_t room = state.resident.room_ahead(share_of_memory() / kBlockBytes);
+  const auto largest = static_cast<int64_t>(asked < room ? asked : room);
+  const auto block = static_cast<int64_t>(number);
+  int64_t direction = 0;
+  Stream* stream = stream_of(number, direction);
+  if (stream == nullptr) {  // perhaps the beginning of one
+    *oldest_stream() = {block, block, block, 2, ++state.stream_clock, 0};
+    return;
+  }
+  if (stream->direction == 0) {
+    stream->direction = direction;
+    stream->next = block;
+  }
+  stream->used_at = ++state.stream_clock;
+  stream->last = block;
+  stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
+  stream->next = (stream->next - block) * direction > 0 ? stream->next : block + direction;
+  const int64_t end = block + direction * (1 + stream->window);
+  const auto committed = static_cast<int64_t>(committed_blocks());
+  stream->end = end < -1 ? -1 : end > committed ? committed : end;
+}
+
+void die_without_memory() {
+  base::die("the kernel has no memory for a block although the budget allows it; lower --memory (now %lld MiB for the node)",
+            static_cast<long long>(state.session->ledger->budget >> 20));
+}
+
+bool serve(uint64_t block, bool write, uint32_t page) {
   const uint64_t word = word_of(block).load(std::memory_order_acquire);
   switch (state_of(word)) {
     case kFresh:
@@ -214,13 +258,15 @@ bool serve(uint64_t block, bool write) {
     case kWriting:
       return serve_resident(block, write, word);
     case kStored:
-      return serve_stored(block);
+      return serve_stored(block, page);
+    case kSinglePages:
+      return serve_page(block, page, write);
     default:
       return false;
   }
 }
 
-void take_fault(uint64_t block, bool write, Request* request) {
+void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
   if (!state.armed && request != nullptr) {  // nothing is hidden yet: the program took the access away itself
     finish(*request, base::Status::kUnavailable);
     return;
@@ -232,12 +278,13 @@ void take_fault(uint64_t block, bool write, Request* request) {
     return;
   }
   trace::count(Counter::kFaults);
-  const bool from_storage = state_of(word) == kStored || state_of(word) == kReading;
+  const bool from_storage = state_of(word) == kStored || state_of(word) == kReading || state_of(word) == kSinglePages;
   if (from_storage) {
+    note_storage_fault(continues_stream(block, page));
     trace::count(Counter::kFaultsStorage);
     count_for_label(block, 1, 0);
   }
-  if (serve(block, write)) {
+  if (serve(block, write, page)) {
     if (request != nullptr) {
       finish(*request);
     }
@@ -245,7 +292,7 @@ void take_fault(uint64_t block, bool write, Request* request) {
   }
   for (Pending& pending : state.pending) {
     if (!pending.used) {
-      pending = {true, write, from_storage, block, request, base::monotonic_ns()};
+      pending = {true, write, from_storage, page, block, request, base::monotonic_ns()};
       ++state.pending_count;
       return;
     }
@@ -270,31 +317,29 @@ void bring(Request& request) {
 
 void read_announced(uint64_t first, uint64_t count) {
   const uint64_t most = share_of_memory() / kBlockBytes / 2;
-  Stream* oldest = &state.streams[0];
-  for (Stream& stream : state.streams) {
-    oldest = stream.used_at < oldest->used_at ? &stream : oldest;
-  }
-  const uint64_t window = count < most ? count : most;
-  *oldest = {first, first, first + window, window, ++state.stream_clock};
+  const auto window = static_cast<int64_t>(count < most ? count : most);
+  const auto begin = static_cast<int64_t>(first);
+  *oldest_stream() = {begin, begin, begin + window, window, ++state.stream_clock, 1};
 }
 
-void read_done(uint64_t first, uint64_t count, int error) {
-  if (error != 0) {
-    base::die(
-        "reading %llu KiB back from the storage in %s failed: %s; memory that was there is lost, so the run ends; check "
-        "the disk, or choose another --storage",
-        static_cast<unsigned long long>(count * kBlockBytes >> 10), base::settings().storage, strerror(error));
+bool serve_waiting(uint64_t first, uint64_t count) {
+  bool some = false;
+  for (Pending& pending : state.pending) {
+    if (pending.used && pending.block >= first && pending.block < first + count && served_now(pending)) {
+      end_pending(pending);
+      some = true;
+    }
   }
+  return some;
+}
+
+void read_done(uint64_t first, uint64_t count) {
   for (uint64_t block = first; block < first + count; ++block) {
     change_word(word_of(block), kStateMask, kResident | kHasCopy);
     state.resident.loaded(block);
   }
   // Accesses that wait are served first, so that a write maps its block writable at once.
-  for (Pending& pending : state.pending) {
-    if (pending.used && pending.block >= first && pending.block < first + count && served_now(pending)) {
-      end_pending(pending);
-    }
-  }
+  (void)serve_waiting(first, count);
   for (uint64_t block = first; block < first + count;) {
     uint64_t run = 0;
     while (block + run < first + count && (word_of(block + run).load(std::memory_order_relaxed) & (kMapped | kMarker)) == 0) {

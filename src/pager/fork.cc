@@ -94,11 +94,15 @@ const char* content_of(uint64_t block) {
   switch (state_of(word_of(block).load(std::memory_order_acquire))) {
     case kFresh:
       return zeros;
-    case kStored: {
+    case kStored:
+    case kSinglePages: {
       const long bytes = system_call(SYS_pread64, state.file.descriptor, bounce, kBlockBytes, block * kBlockBytes);
-      if (bytes != static_cast<long>(kBlockBytes)) {
+      if (bytes != static_cast<long>(kBlockBytes) || !is_what_was_written(block * kBlockBytes, bounce, kBlockBytes)) {
         base::die("reading memory back from the storage in %s for a forked child failed: %s", base::settings().storage,
                   strerror(bytes < 0 ? static_cast<int>(-bytes) : EIO));
+      }
+      if (state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages) {
+        overlay_pages(block, bounce);
       }
       return bounce;
     }
@@ -152,25 +156,37 @@ long copy_pages(int descriptor, uintptr_t address, const char* source, uint64_t 
   return 0;
 }
 
-void give(Child& child, uint64_t block) {
+/// False if the child is gone, or had to be killed.
+bool copy_block(Child& child, uint64_t block, const char* source) {
   const View view = view_of_block(*state.partition, block);
+  const long error = copy_pages(child.fault_descriptor, view.address, source, view.bytes);
+  if (error == 0) {
+    return true;
+  }
+  if (error != -ESRCH && child.fault_descriptor >= 0) {
+    base::log_warning("memory could not be copied into a forked child (%s), so it is killed",
+                      strerror(static_cast<int>(-error)));
+    forget(child, false);
+  } else {
+    forget(child);
+  }
+  return false;
+}
+
+void give(Child& child, uint64_t block) {
   const char* source = bit(child.zero, block) ? zeros : content_of(block);
   if (!child.used || bit(child.given, block)) {
     return;  // waiting for a transfer has served others, this child perhaps among them
   }
-  if (const long error = copy_pages(child.fault_descriptor, view.address, source, view.bytes); error != 0) {
-    if (error != -ESRCH && child.fault_descriptor >= 0) {
-      base::log_warning("memory could not be copied into a forked child (%s), so it is killed",
-                        strerror(static_cast<int>(-error)));
-      forget(child, false);
-    } else {
-      forget(child);
-    }
-    return;
+  if (copy_block(child, block, source)) {
+    set_bit(child.given, block);
+    trace::count(Counter::kForkBlocksCopied);
   }
-  set_bit(child.given, block);
-  trace::count(Counter::kForkBlocksCopied);
 }
+
+/// A page that the child had is missing again. Either it was one of zeros, which the kernel takes out of a private mapping when
+/// the parent punches its own; or the child has discarded it itself.
+void give_zeros_again(Child& child, uint64_t block) { (void)copy_block(child, block, zeros); }
 
 /// Gives the child all that it has not got, and lets go of it.
 void complete(Child& child) {
@@ -236,7 +252,8 @@ void serve_child_faults(Child& child) {
     uint64_t offset = 0;
     if (message.event == UFFD_EVENT_PAGEFAULT &&
         find_offset(*state.partition, static_cast<uintptr_t>(message.arg.pagefault.address), offset)) {
-      give(child, block_of(offset));
+      const uint64_t block = block_of(offset);
+      bit(child.given, block) ? give_zeros_again(child, block) : give(child, block);
     }
   }
 }
@@ -258,7 +275,8 @@ bool take_writable_away(uint64_t block) {
 void protect_all() {
   const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
   for (uint64_t block = 0; block < blocks; ++block) {
-    if (take_writable_away(block)) {
+    const bool has_pages = state_of(word_of(block).load(std::memory_order_relaxed)) == kSinglePages;
+    if (take_writable_away(block) || has_pages) {
       state.engine->protect(view_of_block(*state.partition, block));
     }
   }

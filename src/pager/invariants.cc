@@ -37,7 +37,8 @@ bool block_is_right(uint64_t block) {
 bool resident_blocks_are_listed() {
   uint64_t length = 0;
   for (uint32_t block = state.resident.first(); block != kNoBlock; block = state.resident.after(block)) {
-    if (state_of(word_of(block).load(std::memory_order_acquire)) != kResident) {
+    const uint64_t now = state_of(word_of(block).load(std::memory_order_acquire));
+    if (now != kResident && now != kSinglePages) {
       return broken("(what is listed is resident)", block, word_of(block).load());
     }
     ++length;
@@ -56,6 +57,7 @@ bool check_invariants() {
   for (uint64_t block = 0; block < blocks; ++block) {
     const uint64_t now = state_of(word_of(block).load(std::memory_order_acquire));
     here += now == kResident || now == kReading || now == kWriting ? static_cast<int64_t>(kBlockBytes) : 0;
+    here += now == kSinglePages ? static_cast<int64_t>(bytes_of_pages(block)) : 0;
     if (!block_is_right(block)) {
       return false;
     }

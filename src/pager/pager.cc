@@ -59,7 +59,7 @@ void become_armed() {
 void serve_request(Request& request) {
   switch (request.kind) {
     case RequestKind::kFault:
-      take_fault(request.block, request.write, &request);
+      take_fault(request.block, kWholeBlock, request.write, &request);
       return;
     case RequestKind::kBring:
       bring(request);
@@ -114,7 +114,8 @@ void serve_engine() {
     for (int index = 0; index < found; ++index) {
       uint64_t offset = 0;
       if (arena::find_offset(*state.partition, faults[index].address, offset)) {
-        take_fault(arena::block_of(offset), faults[index].write, nullptr);
+        const auto page = static_cast<uint32_t>(offset % arena::kBlockBytes / arena::kPageBytes);
+        take_fault(arena::block_of(offset), page, faults[index].write, nullptr);
       }
     }
     if (found < 16) {
@@ -155,6 +156,22 @@ int wait_ms() {
   return waits_for_room || state.waits_for_others ? 1 : 1000;
 }
 
+/// Single pages are wanted one after the other, and sleeping in between costs as much as the disk does: as long as there is a
+/// core for it, the thread stays awake. (An idle virtual processor takes 10 us and more to wake.) Where there are more ranks
+/// than cores, it is the core of the thread that waits.
+bool looks_again_at_once() {
+  if (state.awake_until_ns == 0) {
+    return false;
+  }
+  if (base::monotonic_ns() > state.awake_until_ns) {
+    state.awake_until_ns = 0;
+    return false;
+  }
+  const node::Ledger& ledger = *state.session->ledger;
+  return static_cast<uint64_t>(ledger.alive.load(std::memory_order_relaxed)) < ledger.cores() ||
+         (state.pending_count > 0 && ledger.held_slots.load(std::memory_order_relaxed) <= ledger.cores());
+}
+
 int request_descriptor = -1;
 
 void* pager_thread(void*) {
@@ -172,7 +189,7 @@ void* pager_thread(void*) {
     for (int index = 0; index < forked_count; ++index) {
       wanted[kCount + index] = {forked[index], POLLIN, 0};
     }
-    const int timeout_ms = wait_ms();
+    const int timeout_ms = looks_again_at_once() ? 0 : wait_ms();
     timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
     (void)base::system_call(SYS_ppoll, wanted, kCount + forked_count, timeout_ms < 0 ? nullptr : &timeout, nullptr, 8);
     if (wanted[kStore].revents != 0) {
@@ -247,7 +264,7 @@ Status start_once() {
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
   state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
   const base::Result<int> requests = open_request_descriptor();
-  if (!state.resident.open(blocks) || state.room_reserved == nullptr || !requests.ok()) {
+  if (!state.resident.open(blocks) || !open_single_pages(blocks) || state.room_reserved == nullptr || !requests.ok()) {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }

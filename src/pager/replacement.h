@@ -48,6 +48,7 @@ class Replacement {
   /// enough are.
   uint32_t next_to_hide();
 
+  [[nodiscard]] bool is_listed(uint64_t block) const { return blocks_[block].listed; }
   /// Whether `block` was to be hidden and has not been used since.
   [[nodiscard]] bool is_hidden(uint64_t block) const;
   /// Whether both are kept, or both are passing.

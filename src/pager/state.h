@@ -10,6 +10,7 @@
 #include "pager/engine.h"
 #include "pager/replacement.h"
 #include "pager/requests.h"
+#include "pager/single_pages.h"
 #include "pager/store.h"
 
 namespace headroom::pager {
@@ -25,18 +26,20 @@ struct Pending {
   bool used;
   bool write;
   bool from_storage;
+  uint32_t page;  // of the block, or kWholeBlock
   uint64_t block;
   Request* request;  // nullptr: a thread stopped by userfaultfd
   uint64_t started_ns;
 };
 
-/// A sequential reader: blocks up to `end` are to be read ahead.
+/// A sequential reader: blocks up to `end`, and without it, are to be read ahead.
 struct Stream {
-  uint64_t last;     // last block that faulted
-  uint64_t next;     // first block not yet looked at
-  uint64_t end;      // read ahead up to here
-  uint64_t window;   // in blocks; doubles while the reader goes on
-  uint64_t used_at;  // for replacement
+  int64_t last;       // last block that faulted
+  int64_t next;       // first block not yet looked at
+  int64_t end;        // read ahead up to here
+  int64_t window;     // in blocks; doubles while the reader goes on
+  uint64_t used_at;   // for replacement
+  int64_t direction;  // 1, -1, or 0 while it is not known
 };
 
 struct State {
@@ -56,6 +59,7 @@ struct State {
   int bring_count = 0;
   Stream streams[kStreams] = {};
   uint64_t stream_clock = 0;
+  uint64_t awake_until_ns = 0;    // the thread does not sleep before
   bool waits_for_others = false;  // asked other ranks for room
   uint64_t asked_at_ns = 0;
   int64_t other_bytes = 0;  // reserved for memory outside the arena
@@ -69,19 +73,32 @@ extern State state;
 inline arena::BlockWord& word_of(uint64_t block) { return state.partition->blocks[block]; }
 
 // fault.cc
-/// Makes `block` accessible if that is possible now; false if it waits for storage or room.
-bool serve(uint64_t block, bool write);
-void take_fault(uint64_t block, bool write, Request* request);
+/// Makes `block`, or at least that page of it, accessible if that is possible now; false if it waits for storage or room.
+bool serve(uint64_t block, bool write, uint32_t page = kWholeBlock);
+void take_fault(uint64_t block, uint32_t page, bool write, Request* request);
+/// Serves accesses that wait for these blocks as far as that is possible now; true if there were any.
+bool serve_waiting(uint64_t first, uint64_t count);
+/// Notes that a reader is at `block`; widens or starts its window.
+void extend_stream(uint64_t block);
+/// The kernel has no memory although the budget allows it.
+[[noreturn]] void die_without_memory();
 void bring(Request& request);
 /// Begins to read blocks ahead that the program has announced.
 void read_announced(uint64_t first, uint64_t count);
-void read_done(uint64_t first, uint64_t count, int error);
+void read_done(uint64_t first, uint64_t count);
 /// Retries everything that waits, and continues reading ahead.
 void pump();
 
-// eviction.cc
+// room.cc
 /// Starts to free memory until `bytes` are free or on their way out; asks other ranks if they have more than their share.
 void make_room(int64_t bytes);
+/// How much memory this process may expect to have for blocks while it computes, in bytes.
+uint64_t share_of_memory();
+/// Whether nobody who waits has blocked later than this rank.
+bool blocked_last();
+void answer_requests_for_room();
+
+// eviction.cc
 /// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out.
 int64_t evict(int64_t bytes);
 void write_back_idle();
@@ -89,10 +106,11 @@ void write_back_idle();
 void evict_unneeded(uint64_t first, uint64_t count);
 /// These blocks will be overwritten: what they contain need neither be written out nor read again.
 void forget_content(uint64_t first, uint64_t count);
-/// How much memory this process may expect to have for blocks while it computes, in bytes.
-uint64_t share_of_memory();
-void write_done(uint64_t first, uint64_t count, int error);
-void answer_requests_for_room();
+void write_done(uint64_t first, uint64_t count);
+/// The mark that a block with this word, which leaves, gets for having been out.
+uint64_t out_marks(uint64_t word);
+/// True if some process writes into the view by cross-memory attach right now (heap/system_call_wrappers.cc).
+bool is_written_remotely(arena::View view);
 void discard(uint64_t block, uint64_t count);
 
 // pager.cc
@@ -124,6 +142,10 @@ void count_other_memory_roughly();
 // transfers.cc
 bool can_transfer();
 void start_transfer(bool write, uint64_t first, uint64_t count);
+/// The same for pages of one block; the memory is the pages'.
+void start_page_transfer(bool write, uint64_t block, uint64_t first_page, uint64_t count, void* memory);
+/// Reads a block into a buffer.
+void start_fill_transfer(uint64_t block, void* buffer);
 /// Collects finished transfers and acts on them; true if there were any.
 bool collect_transfers();
 

@@ -8,7 +8,8 @@
 // The pager thread alone submits and collects; a store is not thread-safe. Completions arrive in any order; `descriptor`
 // becomes readable when there are some.
 //
-// FaultyStore in front of either injects errors for the tests (setting store_fault).
+// In front of either, FaultyStore injects errors for the tests (setting store_fault), and CheckedStore compares what comes back
+// with checksums of what was written (setting checksums).
 #pragma once
 
 #include <cstdint>
@@ -63,9 +64,13 @@ int reserve_store_room(const StoreFile& file, uint64_t offset, uint64_t bytes);
 /// Makes the store that the settings ask for; ends the process if a forced one cannot be had. Placed in static memory.
 Store* make_store(const StoreFile& file);
 
-// The two kinds and the wrapper; nullptr if it cannot be had.
+// The two kinds and what may stand in front of them; nullptr if it cannot be had.
 Store* make_io_uring_store(const StoreFile& file);
 Store* make_thread_store(const StoreFile& file);
 Store* make_faulty_store(Store* behind, const char* specification);
+Store* make_checked_store(Store* behind);
+
+/// Whether the pages, which the file has at `offset`, are those that were written there last; true without checksums.
+bool is_what_was_written(uint64_t offset, const void* memory, uint64_t bytes);
 
 }  // namespace headroom::pager

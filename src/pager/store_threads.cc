@@ -1,5 +1,4 @@
-// The fall-back store: a few threads with pread and pwrite, for kernels and containers that refuse io_uring; and the
-// fault-injecting wrapper for tests. See store.h.
+// The fall-back store: a few threads with pread and pwrite, for kernels and containers that refuse io_uring. See store.h.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -129,75 +128,12 @@ class ThreadStore final : public Store {
   Slot slots_[kDepth];
 };
 
-/// Fails the N-th read or write with a given errno, once; every other transfer goes through.
-class FaultyStore final : public Store {
- public:
-  FaultyStore(Store* behind, bool write, int error, long nth) : behind_(behind), write_(write), error_(error), left_(nth) {}
-
-  void submit(const Transfer& transfer) override {
-    ++in_flight_;
-    if (transfer.write == write_ && --left_ == 0) {
-      failed_ = {transfer.tag, transfer.write, error_};
-      has_failed_ = true;
-      const uint64_t one = 1;
-      (void)system_call(SYS_write, behind_->descriptor(), &one, sizeof one);
-      return;
-    }
-    behind_->submit(transfer);
-  }
-  int collect(Completion* out, int most) override {
-    int found = behind_->collect(out, most - 1);
-    if (has_failed_) {
-      out[found++] = failed_;
-      has_failed_ = false;
-    }
-    in_flight_ -= found;
-    return found;
-  }
-  [[nodiscard]] int descriptor() const override { return behind_->descriptor(); }
-  [[nodiscard]] base::StoreChoice kind() const override { return behind_->kind(); }
-
- private:
-  Store* behind_;
-  bool write_;
-  int error_;
-  long left_;
-  bool has_failed_ = false;
-  Completion failed_ = {};
-};
-
-int errno_of_name(const char* name, size_t length) {
-  const struct {
-    const char* name;
-    int value;
-  } known[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EINVAL", EINVAL}};
-  for (const auto& entry : known) {
-    if (strlen(entry.name) == length && strncmp(entry.name, name, length) == 0) {
-      return entry.value;
-    }
-  }
-  return 0;
-}
-
 }  // namespace
 
 Store* make_thread_store(const StoreFile& file) {
   alignas(ThreadStore) static char place[sizeof(ThreadStore)];
   auto* store = new (place) ThreadStore;
   return store->open(file) ? store : nullptr;
-}
-
-Store* make_faulty_store(Store* behind, const char* specification) {
-  alignas(FaultyStore) static char place[sizeof(FaultyStore)];
-  const bool write = strncmp(specification, "write:", 6) == 0;
-  if (!write && strncmp(specification, "read:", 5) != 0) {
-    return nullptr;
-  }
-  const char* name = specification + (write ? 6 : 5);
-  const char* colon = strchr(name, ':');
-  const int error = colon != nullptr ? errno_of_name(name, static_cast<size_t>(colon - name)) : 0;
-  const long nth = colon != nullptr ? strtol(colon + 1, nullptr, 10) : 0;
-  return error != 0 && nth > 0 ? new (place) FaultyStore(behind, write, error, nth) : nullptr;
 }
 
 }  // namespace headroom::pager

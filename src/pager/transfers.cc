@@ -1,7 +1,7 @@
 // Transfers between blocks and the store: starting them, and acting on their ends.
 //
-// A transfer covers up to kTransferBlocks adjacent blocks; its tag is (first block, count). An error of the store ends the
-// process with a message: memory that cannot be written or read back is never silently lost.
+// A transfer covers up to kTransferBlocks adjacent blocks, or pages of one block. An error of the store ends the process with a
+// message: memory that cannot be written or read back is never silently lost.
 #include <errno.h>
 #include <string.h>
 
@@ -16,6 +16,36 @@ using trace::Counter;
 
 constexpr uint64_t kRoomPiece = 64 << 20;
 
+// The tag of a transfer: what it is, the first block or page of the partition, and how many.
+constexpr int kKindShift = 62;
+constexpr int kNumberShift = 8;
+enum Kind : uint64_t { kBlocks, kPages, kFill };
+
+constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
+
+uint64_t tag_of(Kind kind, uint64_t number, uint64_t count) { return kind << kKindShift | number << kNumberShift | count; }
+
+[[noreturn]] void die_of(bool write, uint64_t bytes, int error) {
+  const auto kib = static_cast<unsigned long long>(bytes >> 10);
+  if (write) {
+    base::die(
+        "writing %llu KiB of memory to the storage in %s failed: %s; this memory has nowhere to go, so the run ends; "
+        "free room there or choose another directory with --storage, or raise --memory",
+        kib, base::settings().storage, strerror(error));
+  }
+  if (error == EBADMSG) {
+    base::die(
+        "%llu KiB read back from the storage in %s are not what was written there, say their checksums; that disk or its "
+        "driver "
+        "damages data: choose another --storage",
+        kib, base::settings().storage);
+  }
+  base::die(
+      "reading %llu KiB back from the storage in %s failed: %s; memory that was there is lost, so the run ends; check "
+      "the disk, or choose another --storage",
+      kib, base::settings().storage, strerror(error));
+}
+
 /// Sets room in the file aside, in large pieces; the transfer's own bytes alone where the disk is nearly full.
 void ensure_room_in_file(uint64_t offset, uint64_t bytes) {
   const uint64_t piece = offset / kRoomPiece;
@@ -28,9 +58,31 @@ void ensure_room_in_file(uint64_t offset, uint64_t bytes) {
     bits |= bit;
     return;
   }
-  const int error = reserve_store_room(state.file, offset, bytes);
-  if (error != 0) {
-    write_done(arena::block_of(offset), bytes / arena::kBlockBytes, error);
+  if (const int error = reserve_store_room(state.file, offset, bytes); error != 0) {
+    die_of(true, bytes, error);
+  }
+}
+
+void act_on(const Completion& done) {
+  const auto kind = static_cast<Kind>(done.tag >> kKindShift);
+  const uint64_t number = done.tag << 2 >> (kNumberShift + 2);
+  const uint64_t count = done.tag & 0xff;
+  const uint64_t bytes = count * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
+  if (done.error != 0) {
+    die_of(done.write, bytes, done.error);
+  }
+  trace::count(done.write ? Counter::kBytesWritten : Counter::kBytesRead, bytes);
+  if (kind == kPages && done.write) {
+    page_write_done(number / kPagesOfBlock);
+  } else if (kind == kPages) {
+    page_read_done(number / kPagesOfBlock, number % kPagesOfBlock, count);
+  } else if (done.write) {
+    write_done(number, count);
+  } else {
+    if (kind == kFill) {
+      fill_done(number);
+    }
+    read_done(number, count);
   }
 }
 
@@ -45,7 +97,19 @@ void start_transfer(bool write, uint64_t first, uint64_t count) {
     ensure_room_in_file(offset, bytes);
   }
   trace::count(Counter::kTransfers);
-  state.store->submit({write, offset, reinterpret_cast<void*>(state.partition->alias + offset), bytes, (first << 8) | count});
+  state.store->submit(
+      {write, offset, reinterpret_cast<void*>(state.partition->alias + offset), bytes, tag_of(kBlocks, first, count)});
+}
+
+void start_page_transfer(bool write, uint64_t block, uint64_t first_page, uint64_t count, void* memory) {
+  trace::count(Counter::kTransfers);
+  const uint64_t number = block * kPagesOfBlock + first_page;
+  state.store->submit({write, number * arena::kPageBytes, memory, count * arena::kPageBytes, tag_of(kPages, number, count)});
+}
+
+void start_fill_transfer(uint64_t block, void* buffer) {
+  trace::count(Counter::kTransfers);
+  state.store->submit({false, block * arena::kBlockBytes, buffer, arena::kBlockBytes, tag_of(kFill, block, 1)});
 }
 
 bool collect_transfers() {
@@ -54,16 +118,7 @@ bool collect_transfers() {
   for (;;) {
     const int found = state.store->collect(done, 16);
     for (int index = 0; index < found; ++index) {
-      const uint64_t first = done[index].tag >> 8;
-      const uint64_t count = done[index].tag & 0xff;
-      if (done[index].error == 0) {
-        trace::count(done[index].write ? Counter::kBytesWritten : Counter::kBytesRead, count * arena::kBlockBytes);
-      }
-      if (done[index].write) {
-        write_done(first, count, done[index].error);
-      } else {
-        read_done(first, count, done[index].error);
-      }
+      act_on(done[index]);
     }
     some = some || found > 0;
     if (found < 16) {

@@ -32,6 +32,17 @@ def test_failing_storage(mpi, fault, words, tmp_path):
     assert run.total("bytes_written") > 0
 
 
+def test_damage_on_storage_is_found(mpi, tmp_path):
+    program = compile_program(mpi, "out_of_core.c")
+    good = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", checksums="on")
+    assert good.status == 0, good.errors
+    assert good.total("pages_checked") * 4096 == good.total("bytes_read") > 0
+    env = environment(store_fault="read:DAMAGE:5")
+    run = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", checksums="on", env=env, timeout=60)
+    assert run.status != 0
+    assert re.search(r"headroom: rank \d+: error: \d+ KiB read back from .* not what was written", run.errors), run.errors
+
+
 def test_an_error_ends_the_whole_job_even_if_the_launcher_does_not(tmp_path):
     """MPICH's launcher has been seen to leave the other ranks waiting when one ended with a bad exit status."""
     program = compile_program(None, "system_calls.c")

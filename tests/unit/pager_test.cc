@@ -149,6 +149,62 @@ TEST_P(EveryEngine, ManyThreads) {
   EXPECT_EQ(wrong.load(), 0U);
 }
 
+/// Reads words at random, each in a page of its own, and gives every second a new value; true if all were right.
+bool jump_about(uint64_t* array, std::vector<uint64_t>& rounds, int steps) {
+  constexpr uint64_t kPageWords = arena::kPageBytes / 8;
+  uint64_t random = 88172645463325252U;
+  for (int step = 0; step < steps; ++step) {
+    random = random * 6364136223846793005U + 1442695040888963407U;
+    const uint64_t page = (random >> 33) % rounds.size();
+    uint64_t& word = array[page * kPageWords + page % kPageWords];
+    if (word != expected(page * kPageWords + page % kPageWords, rounds[page])) {
+      return false;
+    }
+    if (step % 2 == 0) {
+      word = expected(page * kPageWords + page % kPageWords, ++rounds[page]);
+    }
+  }
+  return true;
+}
+
+TEST_P(EveryEngine, RandomAccessMovesSinglePages) {
+  uint64_t* array = start_with_array(GetParam());
+  fill(array, 0);
+  std::vector<uint64_t> rounds(kArray / arena::kPageBytes, 0);
+  const uint64_t read = counted(Counter::kBytesRead);
+  ASSERT_TRUE(jump_about(array, rounds, 6000));
+  if (engine() == base::EngineChoice::kSigsegv) {
+    EXPECT_EQ(counted(Counter::kSinglePagesRead), 0U);
+    return;
+  }
+  EXPECT_GT(counted(Counter::kSinglePagesRead), 1000U);
+  EXPECT_GT(counted(Counter::kSinglePagesWritten), 100U);
+  EXPECT_LT(counted(Counter::kBytesRead) - read, 6000 * arena::kBlockBytes / 8);
+  EXPECT_TRUE(test::invariants_hold());
+
+  // Whoever holds a range gets whole blocks, and what was written to single pages is in them.
+  const uint64_t filled = counted(Counter::kBlocksFilled);
+  constexpr uint64_t kPart = 512 << 10;
+  for (uint64_t at = 0; at < kArray; at += kPart) {
+    hold(array + at / 8, kPart, at % (2 * kPart) == 0);
+    EXPECT_TRUE(test::invariants_hold());
+    drop_hold(array + at / 8, kPart, at % (2 * kPart) == 0);
+  }
+  EXPECT_GT(counted(Counter::kBlocksFilled), filled);
+  ASSERT_TRUE(jump_about(array, rounds, 6000));
+
+  // And so does who goes on in order; what is given up is zero.
+  constexpr uint64_t kPageWords = arena::kPageBytes / 8;
+  for (uint64_t page = 0; page < rounds.size(); ++page) {
+    ASSERT_EQ(array[page * kPageWords + page % kPageWords], expected(page * kPageWords + page % kPageWords, rounds[page]));
+  }
+  ASSERT_TRUE(jump_about(array, rounds, 6000));
+  heap::zero(array, kArray / 2);
+  for (uint64_t index = 0; index < kArray / 16; index += 61) {
+    ASSERT_EQ(array[index], 0U);
+  }
+}
+
 TEST_P(EveryEngine, AHeldRangeStays) {
   uint64_t* array = start_with_array(GetParam());
   fill(array, 5);

@@ -1,0 +1,153 @@
+// Who gives way when memory is short, and asking for it.
+//
+// Every rank that computes is entitled to an equal share of the budget, a rank that waits to nothing but a floor. Ranks that
+// wait give back first, and of these the one that blocked last, since it will run last (the scheduler prefers who has most
+// memory): in a round of ranks the order turns direction each time, and what is here at the turn is used again. Then the rank
+// furthest above its share; it may be ourselves.
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+using node::Member;
+using trace::Counter;
+
+constexpr int64_t kAskAtLeast = 4 << 20;
+constexpr uint64_t kFarthest = uint64_t{1} << 62;
+constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
+
+bool is_computing(const Member& member) {
+  return member.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kRunning);
+}
+
+struct Shares {
+  int64_t computing = 1;  // number of members that compute
+  int64_t alive = 1;
+  int64_t budget = 0;  // for blocks
+};
+
+Shares count_shares(const node::Ledger& ledger) {
+  Shares shares = {0, 0, ledger.budget};
+  for (const Member& member : ledger.members) {
+    if (is_alive(member)) {
+      ++shares.alive;
+      shares.budget -= member.other_bytes.load(std::memory_order_relaxed);
+      shares.computing += is_computing(member) ? 1 : 0;
+    }
+  }
+  shares.alive = shares.alive > 0 ? shares.alive : 1;
+  shares.computing = shares.computing > 0 ? shares.computing : 1;
+  return shares;
+}
+
+int64_t excess_of(const Member& member, const Shares& shares) {
+  const int64_t waiting = shares.alive - shares.computing;
+  const int64_t share = (shares.budget - waiting * kWaitingFloorBytes) / shares.computing;
+  const int64_t blocks =
+      member.reserved_bytes.load(std::memory_order_relaxed) - member.other_bytes.load(std::memory_order_relaxed);
+  return blocks - (is_computing(member) ? share : kWaitingFloorBytes);
+}
+
+/// How long it will probably take until the member computes: the more, the longer. (Who waits for a slot has it soon, and the
+/// sooner the more of its memory is here.)
+uint64_t distance_of(const Member& member) {
+  if (member.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kBlocked)) {
+    return kFarthest + member.blocked_since_ns.load(std::memory_order_relaxed);
+  }
+  return kFarthest - 1 - static_cast<uint64_t>(member.reserved_bytes.load(std::memory_order_relaxed));
+}
+
+/// Who should give way: `excess` is how much it may be asked for. -1 if nobody but us.
+int choose_another(int64_t& excess) {
+  const node::Ledger& ledger = *state.session->ledger;
+  const Shares shares = count_shares(ledger);
+  int farthest = -1;
+  uint64_t distance = 0;
+  int greatest = -1;
+  int64_t most = excess_of(*state.session->self, shares);
+  most = most > 0 ? most : 0;
+  for (int index = 0; index < node::kMaxMembers; ++index) {
+    const Member& member = ledger.members[index];
+    if (index == state.session->index || !is_alive(member)) {
+      continue;
+    }
+    const int64_t above = excess_of(member, shares);
+    if (!is_computing(member) && above > 0 && distance_of(member) > distance) {
+      distance = distance_of(member);
+      farthest = index;
+      excess = above;
+    }
+    if (above > most) {
+      most = above;
+      greatest = index;
+    }
+  }
+  if (farthest < 0) {
+    excess = most;
+  }
+  return farthest >= 0 ? farthest : greatest;
+}
+
+/// Asks another member for room. False if nobody else should give way.
+bool ask_another(int64_t bytes) {
+  int64_t excess = 0;
+  const int chosen = choose_another(excess);
+  if (chosen < 0) {
+    return false;
+  }
+  Member& member = state.session->ledger->members[chosen];
+  const int64_t wanted = bytes > kAskAtLeast ? bytes : kAskAtLeast;
+  const int64_t asked = wanted < excess ? wanted : excess;
+  if (member.asked_bytes.exchange(asked, std::memory_order_acq_rel) < asked) {
+    trace::count(Counter::kRoomRequests);
+    node::ring(*state.session, chosen);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool blocked_last() {
+  for (const Member& member : state.session->ledger->members) {
+    if (is_alive(member) && !is_computing(member) && distance_of(member) > distance_of(*state.session->self)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void make_room(int64_t bytes) {
+  const node::Ledger& ledger = *state.session->ledger;
+  const int64_t coming = ledger.free_bytes.load(std::memory_order_relaxed) + state.leaving_bytes;
+  if (coming >= bytes) {
+    return;
+  }
+  const uint64_t now = base::monotonic_ns();
+  if (state.waits_for_others && now - state.asked_at_ns < kAskPatienceNs) {
+    return;
+  }
+  if (!state.waits_for_others && ask_another(bytes - coming)) {
+    state.waits_for_others = true;
+    state.asked_at_ns = now;
+    return;
+  }
+  state.waits_for_others = false;
+  (void)evict(bytes - coming);
+}
+
+uint64_t share_of_memory() {
+  const Shares shares = count_shares(*state.session->ledger);
+  const int64_t share = shares.budget / shares.computing;
+  return share > 0 ? static_cast<uint64_t>(share) : 0;
+}
+
+void answer_requests_for_room() {
+  const int64_t asked = state.session->self->asked_bytes.exchange(0, std::memory_order_acq_rel);
+  if (asked > 0 && state.armed) {
+    (void)evict(asked > state.leaving_bytes ? asked - state.leaving_bytes : 0);
+  }
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,309 @@
+// See single_pages.h. A page is present (in memory and mapped), being read, or absent. While dirty pages are written their
+// block is in no list; one that is written to meanwhile is dirty again, and then the block stays.
+#include "pager/single_pages.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "pager/fork.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+using trace::Counter;
+
+constexpr uint64_t kPages = kBlockBytes / kPageBytes;
+static_assert(kPages == 64, "a word has a bit for each page");
+constexpr uint64_t kShortNs = 30'000;
+constexpr int kSure = 16;  // random faults in excess of others
+constexpr int kMostSure = 32;
+constexpr int kDoubt = 4;
+constexpr int kFillAt = 32;  // pages
+constexpr int kRecent = 4;
+constexpr uint64_t kAwakeNs = 200'000;
+
+struct Pages {
+  uint64_t present;
+  uint64_t dirty;  // of these
+  uint64_t reading;
+  uint32_t writes;   // transfers under way
+  uint32_t leaving;  // pages that will be free when they have ended
+};
+
+Pages* table = nullptr;
+char* fill_buffer = nullptr;
+bool filling = false;
+int sureness = 0;
+uint64_t computed_ns = 0;  // at the last fault on storage
+uint64_t recent_pages[kRecent] = {};
+uint64_t recent_at = 0;
+
+uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
+
+int64_t bytes_of(uint64_t pages) { return static_cast<int64_t>(__builtin_popcountll(pages)) * int64_t{kPageBytes}; }
+
+uint64_t nanoseconds_of(int clock) {
+  timespec time = {};
+  (void)base::system_call(SYS_clock_gettime, clock, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+View view_of_page(uint64_t block, uint32_t page) {
+  return {view_of_block(*state.partition, block).address + page * kPageBytes, kPageBytes};
+}
+
+char* alias_of_page(uint64_t block, uint64_t page) {
+  return reinterpret_cast<char*>(state.partition->alias + block * kBlockBytes + page * kPageBytes);
+}
+
+void set_state(uint64_t block, uint64_t clear, uint64_t set) {
+  BlockWord& word = word_of(block);
+  uint64_t before = word.load(std::memory_order_relaxed);
+  while (!word.compare_exchange_weak(before, (before & ~(clear | kStateMask)) | set, std::memory_order_acq_rel)) {
+  }
+}
+
+bool reserve(int64_t bytes) {
+  if (!node::reserve(*state.session->ledger, *state.session->self, bytes)) {
+    make_room(kBlockBytes);  // several pages' worth: the next ones will want it
+    if (!node::reserve(*state.session->ledger, *state.session->self, bytes)) {
+      return false;
+    }
+  }
+  state.waits_for_others = false;
+  return true;
+}
+
+/// Whether a page beside it was asked for a moment ago: then this is no random access.
+bool continues_recent(uint64_t block, uint32_t page) {
+  const uint64_t number = block * kPages + page;
+  bool beside = false;
+  bool asked = false;  // it waits, and this is another try
+  for (const uint64_t recent : recent_pages) {
+    beside = beside || recent + 1 == number || recent == number + 1;
+    asked = asked || recent == number;
+  }
+  if (!asked) {
+    recent_pages[recent_at++ % kRecent] = number;
+  }
+  return beside;
+}
+
+void start_page_read(uint64_t block, uint32_t page) {
+  state.awake_until_ns = base::monotonic_ns() + kAwakeNs;
+  Pages& pages = table[block];
+  if (state_of(word_of(block).load(std::memory_order_relaxed)) == kStored) {
+    pages = {};
+    set_state(block, kMarker, kSinglePages);
+    state.resident.expect(block, false);
+    state.resident.loaded(block);
+  }
+  state.resident.used(block);
+  pages.reading |= bit_of(page);
+  start_page_transfer(false, block, page, 1, alias_of_page(block, page));
+}
+
+/// Reads the whole block into the buffer; from then on it is READING. False if that has to wait.
+bool start_fill(uint64_t block) {
+  Pages& pages = table[block];
+  if (pages_are_moving(block) || filling || !can_transfer()) {
+    return false;
+  }
+  state.resident.remove(block);  // making room must not evict it
+  if (!reserve(bytes_of(~pages.present))) {
+    state.resident.returned(block);
+    return false;
+  }
+  filling = true;
+  set_state(block, 0, kReading);
+  start_fill_transfer(block, fill_buffer);
+  trace::count(Counter::kBlocksFilled);
+  return true;
+}
+
+/// Takes the memory of the pages away, all of which are clean.
+void drop_pages(uint64_t block) {
+  Pages& pages = table[block];
+  const uint64_t before = word_of(block).load(std::memory_order_relaxed);
+  set_state(block, 0, kStored | out_marks(before));
+  punch(*state.partition, block, 1);
+  node::release(*state.session->ledger, *state.session->self, bytes_of(pages.present));
+  trace::count(Counter::kBlocksEvicted);
+  pages = {};
+}
+
+void write_dirty_pages(uint64_t block) {
+  Pages& pages = table[block];
+  uint64_t left = pages.dirty;
+  pages.dirty = 0;
+  while (left != 0) {
+    const auto first = static_cast<uint32_t>(__builtin_ctzll(left));
+    uint32_t count = 1;
+    while (first + count < kPages && (left & bit_of(first + count)) != 0) {
+      ++count;
+    }
+    left &= ~((count == kPages ? ~uint64_t{0} : bit_of(count) - 1) << first);
+    ++pages.writes;
+    start_page_transfer(true, block, first, count, alias_of_page(block, first));
+  }
+}
+
+}  // namespace
+
+bool open_single_pages(uint64_t blocks) {
+  table = static_cast<Pages*>(base::reserve_memory(blocks * sizeof(Pages)));
+  fill_buffer = static_cast<char*>(base::reserve_memory(kBlockBytes));
+  return table != nullptr && fill_buffer != nullptr;
+}
+
+void note_storage_fault(bool in_order) {
+  const uint64_t own = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t now = nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
+  const bool random = !in_order && now - computed_ns < kShortNs;
+  computed_ns = now;
+  if (random) {
+    sureness = sureness < kMostSure ? sureness + 1 : sureness;
+  } else {
+    sureness = sureness > kDoubt ? sureness - kDoubt : 0;
+  }
+}
+
+bool prefers_single_page(uint64_t block, uint32_t page) {
+  const bool continues = page != kWholeBlock && continues_recent(block, page);
+  return page != kWholeBlock && !continues && sureness >= kSure && state.engine->kind() != base::EngineChoice::kSigsegv;
+}
+
+bool serve_page(uint64_t block, uint32_t page, bool write) {
+  if (page == kWholeBlock) {
+    (void)start_fill(block);
+    return false;
+  }
+  Pages& pages = table[block];
+  const bool begins = state_of(word_of(block).load(std::memory_order_relaxed)) == kStored;
+  const uint64_t bit = bit_of(page);
+  if (!begins && (pages.present & bit) != 0) {
+    const bool writable = (write || (pages.dirty & bit) != 0) && may_write(block);
+    if (write && !writable) {
+      return false;
+    }
+    pages.dirty |= writable ? bit : 0;
+    state.engine->map(view_of_page(block, page), writable);
+    return true;
+  }
+  if (!begins && (pages.reading & bit) != 0) {
+    return false;
+  }
+  const bool continues = !begins && continues_recent(block, page);
+  if (continues || (!begins && __builtin_popcountll(pages.present) >= kFillAt)) {
+    if (start_fill(block) && continues) {
+      sureness /= 2;
+      extend_stream(block);
+    }
+    return false;
+  }
+  if (can_transfer() && reserve(kPageBytes)) {
+    start_page_read(block, page);
+  }
+  return false;
+}
+
+void page_read_done(uint64_t block, uint64_t first_page, uint64_t count) {
+  Pages& pages = table[block];
+  for (uint64_t page = first_page; page < first_page + count; ++page) {
+    const uint64_t bit = bit_of(static_cast<uint32_t>(page));
+    pages.reading &= ~bit;
+    pages.present |= bit;
+    trace::count(Counter::kSinglePagesRead);
+    if (!serve_waiting(block, 1)) {
+      state.engine->map(view_of_page(block, static_cast<uint32_t>(page)), false);
+    }
+  }
+}
+
+int64_t evict_pages(uint64_t block) {
+  Pages& pages = table[block];
+  if (pages.reading != 0 || pages.writes != 0) {
+    state.resident.look_later(block);
+    return 0;
+  }
+  if (pages.dirty == 0) {
+    state.resident.remove(block);
+    const int64_t bytes = bytes_of(pages.present);
+    drop_pages(block);
+    return bytes;
+  }
+  if (state.store->in_flight() + __builtin_popcountll(pages.dirty) >= Store::kDepth) {
+    return 0;
+  }
+  const View view = view_of_block(*state.partition, block);
+  state.engine->protect(view);
+  if (is_written_remotely(view)) {
+    state.resident.look_later(block);
+    return 0;
+  }
+  state.resident.remove(block);
+  pages.leaving = static_cast<uint32_t>(__builtin_popcountll(pages.present));
+  state.leaving_bytes += bytes_of(pages.present);
+  trace::count(Counter::kSinglePagesWritten, static_cast<uint64_t>(__builtin_popcountll(pages.dirty)));
+  write_dirty_pages(block);
+  return bytes_of(pages.present);
+}
+
+void page_write_done(uint64_t block) {
+  Pages& pages = table[block];
+  if (--pages.writes > 0) {
+    return;
+  }
+  state.leaving_bytes -= static_cast<int64_t>(pages.leaving * kPageBytes);
+  pages.leaving = 0;
+  if (pages.dirty == 0 && pages.reading == 0) {
+    drop_pages(block);
+    return;
+  }
+  trace::count(Counter::kEvictionsGivenUp);
+  state.resident.returned(block);
+  state.resident.look_later(block);
+}
+
+void fill_done(uint64_t block) {
+  Pages& pages = table[block];
+  if (populate(*state.partition, block, 1) != base::Status::kOk) {
+    die_without_memory();
+  }
+  for (uint64_t page = 0; page < kPages; ++page) {
+    if ((pages.present & bit_of(static_cast<uint32_t>(page))) == 0) {
+      memcpy(alias_of_page(block, page), fill_buffer + page * kPageBytes, kPageBytes);
+    }
+  }
+  // All of the view is taken away, so that from now on the block's word says what is mapped.
+  state.engine->hide(view_of_block(*state.partition, block));
+  word_of(block).fetch_or(pages.dirty != 0 ? kDirty : 0, std::memory_order_acq_rel);
+  pages = {};
+  filling = false;
+}
+
+bool pages_are_moving(uint64_t block) { return table[block].reading != 0 || table[block].writes != 0; }
+
+uint64_t bytes_of_pages(uint64_t block) { return static_cast<uint64_t>(bytes_of(table[block].present | table[block].reading)); }
+
+void forget_pages(uint64_t block) {
+  if (state.resident.is_listed(block)) {
+    state.resident.remove(block);
+  }
+  punch(*state.partition, block, 1);
+  node::release(*state.session->ledger, *state.session->self, bytes_of(table[block].present));
+  table[block] = {};
+}
+
+void overlay_pages(uint64_t block, char* content) {
+  for (uint32_t page = 0; page < kPages; ++page) {
+    if ((table[block].present & bit_of(page)) != 0) {
+      memcpy(content + page * kPageBytes, alias_of_page(block, page), kPageBytes);
+    }
+  }
+}
+
+}  // namespace headroom::pager

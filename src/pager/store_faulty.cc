@@ -1,0 +1,95 @@
+// A store that fails once, for tests (setting store_fault): the N-th read or write ends with a given errno, or what the N-th
+// read brings is damaged. See store.h.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "base/system_calls.h"
+#include "pager/store.h"
+
+namespace headroom::pager {
+namespace {
+
+constexpr int kDamage = -1;
+
+class FaultyStore final : public Store {
+ public:
+  FaultyStore(Store* behind, bool write, int error, long nth) : behind_(behind), write_(write), error_(error), left_(nth) {}
+
+  void submit(const Transfer& transfer) override {
+    ++in_flight_;
+    if (transfer.write == write_ && --left_ == 0) {
+      if (error_ != kDamage) {
+        failed_ = {transfer.tag, transfer.write, error_};
+        has_failed_ = true;
+        const uint64_t one = 1;
+        (void)base::system_call(SYS_write, behind_->descriptor(), &one, sizeof one);
+        return;
+      }
+      damaged_ = transfer;
+    }
+    behind_->submit(transfer);
+  }
+
+  int collect(Completion* out, int most) override {
+    int found = behind_->collect(out, most - 1);
+    for (int index = 0; index < found; ++index) {
+      if (damaged_.memory != nullptr && out[index].tag == damaged_.tag && !out[index].write) {
+        static_cast<char*>(damaged_.memory)[damaged_.bytes / 2] ^= 1;
+        damaged_ = {};
+      }
+    }
+    if (has_failed_) {
+      out[found++] = failed_;
+      has_failed_ = false;
+    }
+    in_flight_ -= found;
+    return found;
+  }
+
+  [[nodiscard]] int descriptor() const override { return behind_->descriptor(); }
+  [[nodiscard]] base::StoreChoice kind() const override { return behind_->kind(); }
+
+ private:
+  Store* behind_;
+  bool write_;
+  int error_;
+  long left_;
+  bool has_failed_ = false;
+  Completion failed_ = {};
+  Transfer damaged_ = {};
+};
+
+int error_of_name(const char* name, size_t length) {
+  const struct {
+    const char* name;
+    int value;
+  } known[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EINVAL", EINVAL}, {"DAMAGE", kDamage}};
+  for (const auto& entry : known) {
+    if (strlen(entry.name) == length && strncmp(entry.name, name, length) == 0) {
+      return entry.value;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Store* make_faulty_store(Store* behind, const char* specification) {
+  alignas(FaultyStore) static char place[sizeof(FaultyStore)];
+  const bool write = strncmp(specification, "write:", 6) == 0;
+  if (!write && strncmp(specification, "read:", 5) != 0) {
+    return nullptr;
+  }
+  const char* name = specification + (write ? 6 : 5);
+  const char* colon = strchr(name, ':');
+  const int error = colon != nullptr ? error_of_name(name, static_cast<size_t>(colon - name)) : 0;
+  const long nth = colon != nullptr ? strtol(colon + 1, nullptr, 10) : 0;
+  const bool possible = error != 0 && !(write && error == kDamage);
+  return possible && nth > 0 ? new (place) FaultyStore(behind, write, error, nth) : nullptr;
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,125 @@
+// See slots.h. Slots are counted in the ledger; who waits sleeps on its own bell there and is rung by whoever ends a turn.
+#include "sched/slots.h"
+
+#include "base/system_calls.h"
+#include "trace/counters.h"
+#include "trace/recorder.h"
+
+namespace headroom::sched {
+namespace {
+
+using node::Member;
+using node::RunState;
+using trace::Counter;
+
+constexpr uint64_t kOverdueNs = 5'000'000'000;
+constexpr uint64_t kOldFirstNs = 1'000'000'000;
+constexpr int64_t kBellTimeoutNs = 10'000'000;
+
+void note_held_slots(uint32_t held) {
+  std::atomic<uint32_t>& most = ledger().most_held_slots;
+  uint32_t known = most.load(std::memory_order_relaxed);
+  while (held > known && !most.compare_exchange_weak(known, held, std::memory_order_relaxed)) {
+  }
+}
+
+/// Whether what `candidate` is expected to use fits beside what those use who compute. One that would not fit alone either
+/// loses nothing by company. (Ranks that drive each other's memory out while both compute read it again and again.)
+bool fits(const Member& candidate) {
+  int64_t room = ledger().budget;
+  int64_t in_use = 0;
+  for (const Member& member : ledger().members) {
+    if (is_alive(member)) {
+      room -= member.other_bytes.load(std::memory_order_relaxed);
+      const bool computes = &member != &candidate && member.has_slot.load(std::memory_order_relaxed) != 0;
+      in_use += computes ? member.working_set_bytes.load(std::memory_order_relaxed) : 0;
+    }
+  }
+  const int64_t wanted = candidate.working_set_bytes.load(std::memory_order_relaxed);
+  return in_use == 0 || wanted > room || in_use + wanted <= room;
+}
+
+bool try_take_slot() {
+  uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
+  if (held > 0 && held < ledger().slots() && !fits(self())) {
+    trace::count(Counter::kTurnsPutOff);
+    return false;
+  }
+  while (held < ledger().slots()) {
+    // acq_rel: pairs with release_slot() of the member whose turn ended.
+    if (ledger().held_slots.compare_exchange_weak(held, held + 1, std::memory_order_acq_rel)) {
+      note_held_slots(held + 1);
+      self().has_slot.store(1, std::memory_order_release);
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Who should have the free slot: of those who fit the one with most of its memory here, unless somebody has waited long.
+Member* next_ready() {
+  Member* chosen = nullptr;
+  uint64_t oldest = UINT64_MAX;
+  int64_t most = -1;
+  const uint64_t now = base::monotonic_ns();
+  for (Member& member : ledger().members) {
+    if (!is_alive(member) || member.run_state.load(std::memory_order_acquire) != static_cast<uint32_t>(RunState::kReady) ||
+        !fits(member)) {
+      continue;
+    }
+    const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
+    const int64_t resident = member.reserved_bytes.load(std::memory_order_relaxed);
+    const bool old = now > since && now - since > kOldFirstNs;
+    if (old ? since < oldest : (oldest == UINT64_MAX && resident > most)) {
+      chosen = &member;
+      oldest = old ? since : oldest;
+      most = resident;
+    }
+  }
+  return chosen;
+}
+
+}  // namespace
+
+void set_run_state(RunState state) {
+  self().run_state.store(static_cast<uint32_t>(state), std::memory_order_release);
+  if (trace::is_recording()) {
+    trace::record({base::monotonic_ns(), trace::EventKind::kRunState, static_cast<uint16_t>(state), 0, {}});
+  }
+}
+
+void release_slot() {
+  if (self().has_slot.exchange(0, std::memory_order_acq_rel) == 0) {
+    return;
+  }
+  ledger().held_slots.fetch_sub(1, std::memory_order_acq_rel);
+  if (Member* member = next_ready()) {
+    member->slot_bell.fetch_add(1, std::memory_order_release);
+    base::futex_wake(&member->slot_bell, 1, true);
+  }
+}
+
+void wait_for_slot() {
+  const uint64_t started = base::monotonic_ns();
+  self().ready_since_ns.store(started, std::memory_order_relaxed);
+  set_run_state(RunState::kReady);
+  for (;;) {
+    // The bell is read before the slots are looked at: a ring in between makes the futex return at once.
+    const uint32_t bell = self().slot_bell.load(std::memory_order_acquire);
+    if (try_take_slot()) {
+      break;
+    }
+    if (base::monotonic_ns() - started > kOverdueNs) {
+      note_held_slots(ledger().held_slots.fetch_add(1, std::memory_order_acq_rel) + 1);
+      self().has_slot.store(1, std::memory_order_release);
+      trace::count(Counter::kTurnsOverdue);
+      break;
+    }
+    base::futex_wait(&self().slot_bell, bell, kBellTimeoutNs, true);
+  }
+  trace::count(Counter::kSlotWaitNs, base::monotonic_ns() - started);
+}
+
+bool somebody_is_ready() { return next_ready() != nullptr; }
+
+}  // namespace headroom::sched

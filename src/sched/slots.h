@@ -1,0 +1,27 @@
+// Slots: the right to compute while memory is short. There are as many as cores, or as asked for; a rank is admitted when one
+// is free and what it is expected to use fits beside what those use who compute.
+//
+// Private to src/sched. The process has one slot, whatever the number of its threads (threads.h).
+#pragma once
+
+#include "node/ledger.h"
+#include "pager/pager.h"
+
+namespace headroom::sched {
+
+inline node::Ledger& ledger() { return *pager::session().ledger; }
+inline node::Member& self() { return *pager::session().self; }
+
+inline bool has_slot() { return self().has_slot.load(std::memory_order_relaxed) != 0; }
+
+/// Says what this rank does now, to the others and in the trace.
+void set_run_state(node::RunState state);
+
+/// Waits until this process has a slot; one that has waited too long takes one more than there are.
+void wait_for_slot();
+/// Gives the slot up, if there is one, and rings whoever should have it.
+void release_slot();
+/// Whether some rank waits for a slot and could have it.
+bool somebody_is_ready();
+
+}  // namespace headroom::sched
