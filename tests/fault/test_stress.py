@@ -1,0 +1,25 @@
+"""Random work on memory against a model of it, much shorter of memory than any program would be; see stress.c and soak.py."""
+
+import pytest
+
+from conftest import ROOT, compile_program, headroom_run
+
+MIB = 1 << 20
+
+
+def compile_stress(mpi):
+    return compile_program(mpi, "stress.c", f"-I{ROOT}/include")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "threads", "each", "policy"), [(2, 3, 20, "auto"), (2, 3, 20, "aggressive"), (1, 1, 60, "lazy")]
+)
+def test_stress(mpi, engine, ranks, threads, each, policy, tmp_path):
+    settings = {"memory": "32M", "engine": engine, "evict": policy, "checksums": "on"}
+    run = headroom_run([compile_stress(mpi), threads, each, 1500, 1], tmp_path, before=mpi.command(ranks), **settings)
+    assert run.status == 0 and run.output.startswith("wrong 0\n"), run.errors
+    done = {name: int(count) for name, count in (line.split() for line in run.output.splitlines()[1:])}
+    assert all(done.values()), done  # each kind of operation
+    assert run.engines() == {engine}
+    assert run.total("pages_checked") > 0
+    run.assert_paged(run.total("allocated_bytes_peak"), 32 * MIB)
