@@ -22,6 +22,13 @@ bool keeps_its_rights(uint64_t block) {
          (word_of(block).load(std::memory_order_acquire) & kPinned) != 0;
 }
 
+/// Where rights are how memory is watched, what is held is not covered: the kernel is at work there. (list_held() makes it an
+/// ordinary block. Who holds from now on waits until this process is armed.)
+bool is_covered_later(uint64_t block) {
+  return keeps_its_rights(block) || (state.engine->kind() == base::EngineChoice::kSigsegv &&
+                                     (word_of(block).load(std::memory_order_acquire) & kHoldMask) != 0);
+}
+
 void cover_view(uint64_t from, uint64_t to) {
   if (from < to && state.engine->cover({state.partition->base + from, to - from}) != base::Status::kOk) {
     base::die("the fault engine cannot watch this process's memory; try another --engine");
@@ -31,7 +38,7 @@ void cover_view(uint64_t from, uint64_t to) {
 void cover_views(uint64_t from, uint64_t to) {
   uint64_t begin = from;
   for (uint64_t at = from; at < to; at += kBlockBytes) {
-    if (keeps_its_rights(block_of(at))) {
+    if (is_covered_later(block_of(at))) {
       cover_view(begin, at);
       begin = at + kBlockBytes;
     }
@@ -99,7 +106,7 @@ void watch_static_region(const StaticRegion& region) {
     }
   };
   for (uint64_t at = 0; at < region.bytes; at += kBlockBytes) {
-    if (keeps_its_rights(block_of(region.offset + at))) {
+    if (is_covered_later(block_of(region.offset + at))) {
       cover_from_begin(at);
       begin = at + kBlockBytes;
     }

@@ -16,7 +16,7 @@ def compile_stress(mpi):
 )
 def test_stress(mpi, engine, ranks, threads, each, policy, tmp_path):
     settings = {"memory": "32M", "engine": engine, "evict": policy, "checksums": "on"}
-    run = headroom_run([compile_stress(mpi), threads, each, 1500, 1], tmp_path, before=mpi.command(ranks), **settings)
+    run = headroom_run([compile_stress(mpi), threads, each, 700, 1], tmp_path, before=mpi.command(ranks), **settings)
     assert run.status == 0 and run.output.startswith("wrong 0\n"), run.errors
     done = {name: int(count) for name, count in (line.split() for line in run.output.splitlines()[1:])}
     assert all(done.values()), done  # each kind of operation
