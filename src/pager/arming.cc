@@ -22,11 +22,9 @@ bool keeps_its_rights(uint64_t block) {
          (word_of(block).load(std::memory_order_acquire) & kPinned) != 0;
 }
 
-/// Where rights are how memory is watched, what is held is not covered: the kernel is at work there. (list_held() makes it an
-/// ordinary block. Who holds from now on waits until this process is armed.)
-bool is_covered_later(uint64_t block) {
-  return keeps_its_rights(block) || (state.engine->kind() == base::EngineChoice::kSigsegv &&
-                                     (word_of(block).load(std::memory_order_acquire) & kHoldMask) != 0);
+/// Where rights are how memory is watched, what list_held() has listed keeps them: the kernel is at work there.
+bool is_listed_already(uint64_t block) {
+  return keeps_its_rights(block) || state_of(word_of(block).load(std::memory_order_acquire)) == kResident;
 }
 
 void cover_view(uint64_t from, uint64_t to) {
@@ -38,7 +36,7 @@ void cover_view(uint64_t from, uint64_t to) {
 void cover_views(uint64_t from, uint64_t to) {
   uint64_t begin = from;
   for (uint64_t at = from; at < to; at += kBlockBytes) {
-    if (is_covered_later(block_of(at))) {
+    if (is_listed_already(block_of(at))) {
       cover_view(begin, at);
       begin = at + kBlockBytes;
     }
@@ -88,7 +86,8 @@ void list_populated(uint64_t from, uint64_t to) {
   }
 }
 
-/// Lists what the kernel may be at work on, so that no page of it is missing.
+/// Lists what the kernel, or a peer, may be at work on, so that no page of it is missing. Who holds from now on waits until
+/// this process is armed. Before list_populated(): what a holder has written and let go of meanwhile is found by that.
 void list_held() {
   const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed);
   for (uint64_t block = 0; block < committed / kBlockBytes; ++block) {
@@ -106,7 +105,7 @@ void watch_static_region(const StaticRegion& region) {
     }
   };
   for (uint64_t at = 0; at < region.bytes; at += kBlockBytes) {
-    if (is_covered_later(block_of(region.offset + at))) {
+    if (is_listed_already(block_of(region.offset + at))) {
       cover_from_begin(at);
       begin = at + kBlockBytes;
     }
@@ -136,13 +135,19 @@ void arm() {
   if (state.armed) {
     return;
   }
+  const bool rights_are_watched = state.engine->kind() == base::EngineChoice::kSigsegv;
+  if (rights_are_watched) {
+    list_held();  // before rights are taken away
+  }
   cover_new_memory();
   const int regions = state.partition->static_region_count.load(std::memory_order_relaxed);
   for (int index = 0; index < regions; ++index) {
     watch_static_region(state.partition->static_regions[index]);
   }
+  if (!rights_are_watched) {
+    list_held();
+  }
   list_populated(0, state.partition->committed.load(std::memory_order_relaxed));
-  list_held();
   const auto resident = static_cast<int64_t>(state.resident.count() * kBlockBytes);
   node::Member& self = *state.session->self;
   state.armed = true;

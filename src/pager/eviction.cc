@@ -323,22 +323,34 @@ void write_done(uint64_t first, uint64_t count) {
   }
 }
 
+namespace {
+
+bool is_moving(uint64_t block) {
+  const uint64_t now = state_of(word_of(block).load(std::memory_order_relaxed));
+  return now == kReading || now == kWriting || (now == kSinglePages && pages_are_moving(block));
+}
+
+/// What is in motion comes to rest: the disk may still be writing into or reading from the memory.
+void wait_until_at_rest(uint64_t block) {
+  while (is_moving(block)) {
+    if (!collect_transfers()) {
+      base::futex_wait(&state.pending_count, static_cast<uint32_t>(state.pending_count), 50'000, false);
+    }
+  }
+}
+
+}  // namespace
+
 void discard(uint64_t first, uint64_t count) {
   for (uint64_t block = first; block < first + count; ++block) {
     BlockWord& word = word_of(block);
-    // What is in motion must come to rest first: the disk may still be writing into or reading from the memory.
-    while (state_of(word.load(std::memory_order_relaxed)) == kReading ||
-           state_of(word.load(std::memory_order_relaxed)) == kWriting ||
-           (state_of(word.load(std::memory_order_relaxed)) == kSinglePages && pages_are_moving(block))) {
-      if (!collect_transfers()) {
-        base::futex_wait(&state.pending_count, static_cast<uint32_t>(state.pending_count), 50'000, false);
-      }
-    }
-    const uint64_t before = word.load(std::memory_order_relaxed);
-    if (state_of(before) == kFresh && (before & kPinned) == 0) {
+    wait_until_at_rest(block);
+    if (state_of(word.load(std::memory_order_relaxed)) == kFresh && (word.load(std::memory_order_relaxed) & kPinned) == 0) {
       continue;
     }
     wait_until_may_write(block);
+    wait_until_at_rest(block);  // meanwhile others were served
+    const uint64_t before = word.load(std::memory_order_relaxed);
     unpin(block);
     uint64_t seen = word.load(std::memory_order_relaxed);
     while (!word.compare_exchange_weak(seen, seen & (kHoldMask | kWriteHoldMask), std::memory_order_acq_rel)) {

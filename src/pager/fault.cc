@@ -322,10 +322,12 @@ void read_announced(uint64_t first, uint64_t count) {
   *oldest_stream() = {begin, begin, begin + window, window, ++state.stream_clock, 1};
 }
 
-bool serve_waiting(uint64_t first, uint64_t count) {
+bool serve_waiting(uint64_t first, uint64_t count, uint32_t page) {
   bool some = false;
   for (Pending& pending : state.pending) {
-    if (pending.used && pending.block >= first && pending.block < first + count && served_now(pending)) {
+    const bool meant = pending.used && pending.block >= first && pending.block < first + count &&
+                       (page == kWholeBlock || page == pending.page);
+    if (meant && served_now(pending)) {
       end_pending(pending);
       some = true;
     }

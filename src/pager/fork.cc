@@ -31,6 +31,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "pager/checksums.h"
 #include "pager/fork_channel.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -97,11 +98,14 @@ const char* content_of(uint64_t block) {
     case kStored:
     case kSinglePages: {
       const long bytes = system_call(SYS_pread64, state.file.descriptor, bounce, kBlockBytes, block * kBlockBytes);
-      if (bytes != static_cast<long>(kBlockBytes) || !is_what_was_written(block * kBlockBytes, bounce, kBlockBytes)) {
+      const bool has_pages = state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages;
+      const bool right =
+          has_pages ? absent_pages_are_right(block, bounce) : is_what_was_written(block * kBlockBytes, bounce, kBlockBytes);
+      if (bytes != static_cast<long>(kBlockBytes) || !right) {
         base::die("reading memory back from the storage in %s for a forked child failed: %s", base::settings().storage,
                   strerror(bytes < 0 ? static_cast<int>(-bytes) : EIO));
       }
-      if (state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages) {
+      if (has_pages) {
         overlay_pages(block, bounce);
       }
       return bounce;
@@ -275,7 +279,7 @@ bool take_writable_away(uint64_t block) {
 void protect_all() {
   const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
   for (uint64_t block = 0; block < blocks; ++block) {
-    const bool has_pages = state_of(word_of(block).load(std::memory_order_relaxed)) == kSinglePages;
+    const bool has_pages = state_of(word_of(block).load(std::memory_order_relaxed)) == kSinglePages || is_being_filled(block);
     if (take_writable_away(block) || has_pages) {
       state.engine->protect(view_of_block(*state.partition, block));
     }

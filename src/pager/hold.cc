@@ -114,8 +114,9 @@ bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& of
     const uint64_t before = word_of(block).fetch_add(kHold + (write ? kWriteHold : 0), std::memory_order_seq_cst);
     all_there = (write ? is_there(before, true) : state_of(before) == kResident) && all_there;
   }
-  // While memory is not watched nothing is taken away, and arming lists what is held (arming.cc).
-  if (!all_there && is_armed()) {
+  // While memory is not watched nothing is taken away, and arming lists what is held (arming.cc); one that is under way may
+  // have done so before this hold.
+  if (!all_there && is_armed_for_sure()) {
     bring_blocks(range, write);
   }
   return true;

@@ -8,6 +8,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "pager/checksums.h"
 #include "pager/fork.h"
 #include "pager/labels.h"
 #include "pager/state.h"
@@ -268,6 +269,9 @@ Status start_once() {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }
+  if (settings.checksums == base::ChecksumsChoice::kOn && !open_checksums(detail::the_partition.limit / arena::kPageBytes)) {
+    base::die("--checksums on: no address space for them (see `ulimit -v`)");
+  }
   request_descriptor = requests.value;
   if (*settings.trace != 0 && open_labels(blocks) && trace::open_trace(settings.trace)) {
     timespec now = {};
@@ -406,6 +410,11 @@ Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset) {
     perform(request);
   }
   return status;
+}
+
+bool is_armed_for_sure() {
+  const base::LockHolder lock(transition_lock);
+  return is_armed();
 }
 
 bool populate_while_unarmed(uintptr_t address, uint64_t bytes) {

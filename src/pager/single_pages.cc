@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "pager/checksums.h"
 #include "pager/fork.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -17,7 +18,7 @@ using trace::Counter;
 
 constexpr uint64_t kPages = kBlockBytes / kPageBytes;
 static_assert(kPages == 64, "a word has a bit for each page");
-constexpr uint64_t kShortNs = 30'000;
+constexpr int64_t kShortNs = 30'000;
 constexpr int kSure = 16;  // random faults in excess of others
 constexpr int kMostSure = 32;
 constexpr int kDoubt = 4;
@@ -35,7 +36,8 @@ struct Pages {
 
 Pages* table = nullptr;
 char* fill_buffer = nullptr;
-bool filling = false;
+constexpr uint64_t kNone = UINT64_MAX;
+uint64_t filled_block = kNone;  // the one that is being filled
 int sureness = 0;
 uint64_t computed_ns = 0;  // at the last fault on storage
 uint64_t recent_pages[kRecent] = {};
@@ -109,7 +111,7 @@ void start_page_read(uint64_t block, uint32_t page) {
 /// Reads the whole block into the buffer; from then on it is READING. False if that has to wait.
 bool start_fill(uint64_t block) {
   Pages& pages = table[block];
-  if (pages_are_moving(block) || filling || !can_transfer()) {
+  if (pages_are_moving(block) || filled_block != kNone || !can_transfer()) {
     return false;
   }
   state.resident.remove(block);  // making room must not evict it
@@ -117,7 +119,7 @@ bool start_fill(uint64_t block) {
     state.resident.returned(block);
     return false;
   }
-  filling = true;
+  filled_block = block;
   set_state(block, 0, kReading);
   start_fill_transfer(block, fill_buffer);
   trace::count(Counter::kBlocksFilled);
@@ -162,7 +164,7 @@ bool open_single_pages(uint64_t blocks) {
 void note_storage_fault(bool in_order) {
   const uint64_t own = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
   const uint64_t now = nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
-  const bool random = !in_order && now - computed_ns < kShortNs;
+  const bool random = !in_order && static_cast<int64_t>(now - computed_ns) < kShortNs;
   computed_ns = now;
   if (random) {
     sureness = sureness < kMostSure ? sureness + 1 : sureness;
@@ -197,7 +199,7 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
     return false;
   }
   const bool continues = !begins && continues_recent(block, page);
-  if (continues || (!begins && __builtin_popcountll(pages.present) >= kFillAt)) {
+  if (continues || (!begins && __builtin_popcountll(pages.present | pages.reading) >= kFillAt)) {
     if (start_fill(block) && continues) {
       sureness /= 2;
       extend_stream(block);
@@ -210,17 +212,16 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   return false;
 }
 
-void page_read_done(uint64_t block, uint64_t first_page, uint64_t count) {
+void page_read_done(uint64_t block, uint32_t page) {
   Pages& pages = table[block];
-  for (uint64_t page = first_page; page < first_page + count; ++page) {
-    const uint64_t bit = bit_of(static_cast<uint32_t>(page));
-    pages.reading &= ~bit;
-    pages.present |= bit;
-    trace::count(Counter::kSinglePagesRead);
-    if (!serve_waiting(block, 1)) {
-      state.engine->map(view_of_page(block, static_cast<uint32_t>(page)), false);
-    }
+  pages.reading &= ~bit_of(page);
+  pages.present |= bit_of(page);
+  trace::count(Counter::kSinglePagesRead);
+  // Who waits for this very page needs no room. The others may, and the room may be this block's: so they come last.
+  if (!serve_waiting(block, 1, page)) {
+    state.engine->map(view_of_page(block, page), false);
   }
+  (void)serve_waiting(block, 1);
 }
 
 int64_t evict_pages(uint64_t block) {
@@ -235,7 +236,8 @@ int64_t evict_pages(uint64_t block) {
     drop_pages(block);
     return bytes;
   }
-  if (state.store->in_flight() + __builtin_popcountll(pages.dirty) >= Store::kDepth) {
+  const uint64_t run_ends = pages.dirty & ~(pages.dirty >> 1);
+  if (state.store->in_flight() + __builtin_popcountll(run_ends) > Store::kDepth) {
     return 0;
   }
   const View view = view_of_block(*state.partition, block);
@@ -268,6 +270,20 @@ void page_write_done(uint64_t block) {
   state.resident.look_later(block);
 }
 
+bool absent_pages_are_right(uint64_t block, const char* content) {
+  for (uint32_t page = 0; page < kPages; ++page) {
+    if ((table[block].present & bit_of(page)) == 0 &&
+        !is_what_was_written(block * kBlockBytes + page * kPageBytes, content + page * kPageBytes, kPageBytes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool fill_is_right(uint64_t block) { return absent_pages_are_right(block, fill_buffer); }
+
+bool is_being_filled(uint64_t block) { return block == filled_block; }
+
 void fill_done(uint64_t block) {
   Pages& pages = table[block];
   if (populate(*state.partition, block, 1) != base::Status::kOk) {
@@ -282,7 +298,7 @@ void fill_done(uint64_t block) {
   state.engine->hide(view_of_block(*state.partition, block));
   word_of(block).fetch_or(pages.dirty != 0 ? kDirty : 0, std::memory_order_acq_rel);
   pages = {};
-  filling = false;
+  filled_block = kNone;
 }
 
 bool pages_are_moving(uint64_t block) { return table[block].reading != 0 || table[block].writes != 0; }

@@ -3,7 +3,7 @@
 // A program that jumps about reads a block of 256 KiB for the sake of a few words, and writes it back for one. Where that is
 // seen to happen, the page alone is read (block state SINGLE_PAGES): the block stays on storage, and some of its pages are in
 // memory, too. They are reserved page by page, mapped page by page, and written back alone if they were written. A block of
-// which a quarter has come in this way, one that is read in order after all, and one that somebody holds, is filled: read as a
+// which half has come in this way, one that is read in order after all, and one that somebody holds, is filled: read as a
 // whole into a buffer, from where the pages that were missing are copied.
 //
 // A fault counts as random if it continues no stream and the program has computed for less than kShortNs since its last fault
@@ -34,9 +34,13 @@ bool serve_page(uint64_t block, uint32_t page, bool write);
 int64_t evict_pages(uint64_t block);
 
 /// What transfers.cc calls when such transfers have ended.
-void page_read_done(uint64_t block, uint64_t first_page, uint64_t count);
+void page_read_done(uint64_t block, uint32_t page);
 void page_write_done(uint64_t block);
 void fill_done(uint64_t block);
+/// Whether what a fill has read is what was written (checksums.h), before fill_done().
+bool fill_is_right(uint64_t block);
+/// Whether the block, which is READING, has pages that the program can write.
+bool is_being_filled(uint64_t block);
 
 /// Whether a transfer of single pages of this block is under way.
 bool pages_are_moving(uint64_t block);
@@ -44,6 +48,8 @@ bool pages_are_moving(uint64_t block);
 uint64_t bytes_of_pages(uint64_t block);
 /// Forgets the pages of a block in state SINGLE_PAGES that is given up, none of which moves.
 void forget_pages(uint64_t block);
+/// Whether the pages that are not in memory are in `content`, read from storage, what was written there.
+bool absent_pages_are_right(uint64_t block, const char* content);
 /// Copies the pages that are in memory over `content`, which is what storage has of the block.
 void overlay_pages(uint64_t block, char* content);
 

@@ -76,8 +76,8 @@ inline arena::BlockWord& word_of(uint64_t block) { return state.partition->block
 /// Makes `block`, or at least that page of it, accessible if that is possible now; false if it waits for storage or room.
 bool serve(uint64_t block, bool write, uint32_t page = kWholeBlock);
 void take_fault(uint64_t block, uint32_t page, bool write, Request* request);
-/// Serves accesses that wait for these blocks as far as that is possible now; true if there were any.
-bool serve_waiting(uint64_t first, uint64_t count);
+/// Serves accesses that wait for these blocks (for that page of them) as far as that is possible now; true if there were any.
+bool serve_waiting(uint64_t first, uint64_t count, uint32_t page = kWholeBlock);
 /// Notes that a reader is at `block`; widens or starts its window.
 void extend_stream(uint64_t block);
 /// The kernel has no memory although the budget allows it.
@@ -119,6 +119,8 @@ void note_short();
 /// If memory is not watched yet: makes the pages present where the kernel would fail on missing ones, and returns true. Called
 /// by the program's threads; excludes arming meanwhile.
 bool populate_while_unarmed(uintptr_t address, uint64_t bytes);
+/// Whether this process is armed, once an arming that is under way has ended. Called by the program's threads.
+bool is_armed_for_sure();
 /// Adds `bit` and a write hold to the block's word, unless the bit is there (false); `before` is what the word was. Excludes
 /// arming meanwhile.
 bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before);

@@ -8,8 +8,7 @@
 // The pager thread alone submits and collects; a store is not thread-safe. Completions arrive in any order; `descriptor`
 // becomes readable when there are some.
 //
-// In front of either, FaultyStore injects errors for the tests (setting store_fault), and CheckedStore compares what comes back
-// with checksums of what was written (setting checksums).
+// FaultyStore in front of either injects errors for the tests (setting store_fault).
 #pragma once
 
 #include <cstdint>
@@ -68,9 +67,5 @@ Store* make_store(const StoreFile& file);
 Store* make_io_uring_store(const StoreFile& file);
 Store* make_thread_store(const StoreFile& file);
 Store* make_faulty_store(Store* behind, const char* specification);
-Store* make_checked_store(Store* behind);
-
-/// Whether the pages, which the file has at `offset`, are those that were written there last; true without checksums.
-bool is_what_was_written(uint64_t offset, const void* memory, uint64_t bytes);
 
 }  // namespace headroom::pager

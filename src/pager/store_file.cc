@@ -117,12 +117,6 @@ Store* make_store(const StoreFile& file) {
       base::die("HEADROOM_STORE_FAULT=%s is not read|write:ERRNO:N", settings.store_fault);
     }
   }
-  if (settings.checksums == base::ChecksumsChoice::kOn) {
-    store = make_checked_store(store);
-    if (store == nullptr) {
-      base::die("--checksums on: no address space for them (see `ulimit -v`)");
-    }
-  }
   return store;
 }
 

@@ -2,10 +2,10 @@
 //
 // A transfer covers up to kTransferBlocks adjacent blocks, or pages of one block. An error of the store ends the process with a
 // message: memory that cannot be written or read back is never silently lost.
-#include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "pager/checksums.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -33,13 +33,6 @@ uint64_t tag_of(Kind kind, uint64_t number, uint64_t count) { return kind << kKi
         "free room there or choose another directory with --storage, or raise --memory",
         kib, base::settings().storage, strerror(error));
   }
-  if (error == EBADMSG) {
-    base::die(
-        "%llu KiB read back from the storage in %s are not what was written there, say their checksums; that disk or its "
-        "driver "
-        "damages data: choose another --storage",
-        kib, base::settings().storage);
-  }
   base::die(
       "reading %llu KiB back from the storage in %s failed: %s; memory that was there is lost, so the run ends; check "
       "the disk, or choose another --storage",
@@ -63,6 +56,22 @@ void ensure_room_in_file(uint64_t offset, uint64_t bytes) {
   }
 }
 
+/// Whether what was read is what was written, as far as it will be used.
+bool is_right(Kind kind, uint64_t number, uint64_t bytes) {
+  if (kind == kFill) {
+    return fill_is_right(number);
+  }
+  const uint64_t offset = number * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
+  return is_what_was_written(offset, reinterpret_cast<const void*>(state.partition->alias + offset), bytes);
+}
+
+[[noreturn]] void die_of_damage(uint64_t bytes) {
+  base::die(
+      "%llu KiB read back from the storage in %s are not what was written there, say their checksums; the disk or its driver "
+      "damages data, so choose another --storage",
+      static_cast<unsigned long long>(bytes >> 10), base::settings().storage);
+}
+
 void act_on(const Completion& done) {
   const auto kind = static_cast<Kind>(done.tag >> kKindShift);
   const uint64_t number = done.tag << 2 >> (kNumberShift + 2);
@@ -71,11 +80,14 @@ void act_on(const Completion& done) {
   if (done.error != 0) {
     die_of(done.write, bytes, done.error);
   }
+  if (!done.write && !is_right(kind, number, bytes)) {
+    die_of_damage(bytes);
+  }
   trace::count(done.write ? Counter::kBytesWritten : Counter::kBytesRead, bytes);
   if (kind == kPages && done.write) {
     page_write_done(number / kPagesOfBlock);
   } else if (kind == kPages) {
-    page_read_done(number / kPagesOfBlock, number % kPagesOfBlock, count);
+    page_read_done(number / kPagesOfBlock, static_cast<uint32_t>(number % kPagesOfBlock));
   } else if (done.write) {
     write_done(number, count);
   } else {
@@ -97,6 +109,9 @@ void start_transfer(bool write, uint64_t first, uint64_t count) {
     ensure_room_in_file(offset, bytes);
   }
   trace::count(Counter::kTransfers);
+  if (write) {
+    note_written(offset, reinterpret_cast<const void*>(state.partition->alias + offset), bytes);
+  }
   state.store->submit(
       {write, offset, reinterpret_cast<void*>(state.partition->alias + offset), bytes, tag_of(kBlocks, first, count)});
 }
@@ -104,6 +119,9 @@ void start_transfer(bool write, uint64_t first, uint64_t count) {
 void start_page_transfer(bool write, uint64_t block, uint64_t first_page, uint64_t count, void* memory) {
   trace::count(Counter::kTransfers);
   const uint64_t number = block * kPagesOfBlock + first_page;
+  if (write) {
+    note_written(number * arena::kPageBytes, memory, count * arena::kPageBytes);
+  }
   state.store->submit({write, number * arena::kPageBytes, memory, count * arena::kPageBytes, tag_of(kPages, number, count)});
 }
 
