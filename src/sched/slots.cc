@@ -79,19 +79,24 @@ Member* next_ready() {
   return chosen;
 }
 
+void record(RunState state) {
+  if (trace::is_recording()) {
+    trace::record({base::monotonic_ns(), trace::EventKind::kRunState, static_cast<uint16_t>(state), 0, {}});
+  }
+}
+
 }  // namespace
 
 void set_run_state(RunState state) {
   self().run_state.store(static_cast<uint32_t>(state), std::memory_order_release);
-  if (trace::is_recording()) {
-    trace::record({base::monotonic_ns(), trace::EventKind::kRunState, static_cast<uint16_t>(state), 0, {}});
-  }
+  record(state);
 }
 
 void release_slot() {
   if (self().has_slot.exchange(0, std::memory_order_acq_rel) == 0) {
     return;
   }
+  record(RunState::kBlocked);  // before the next one has its turn; the others are told if it lasts
   ledger().held_slots.fetch_sub(1, std::memory_order_acq_rel);
   if (Member* member = next_ready()) {
     member->slot_bell.fetch_add(1, std::memory_order_release);
