@@ -235,4 +235,18 @@ Status populate(const Partition& partition, uint64_t block, uint64_t count) {
   return base::is_error(result) ? Status::kNoMemory : Status::kOk;
 }
 
+Status write_content(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes) {
+  while (bytes > 0) {
+    const long written = system_call(SYS_pwrite64, partition.descriptor, content, bytes, offset);
+    if (base::is_error(written) && written != -EINTR) {
+      return Status::kNoMemory;
+    }
+    const uint64_t done = written > 0 ? static_cast<uint64_t>(written) : 0;
+    offset += done;
+    content += done;
+    bytes -= done;
+  }
+  return Status::kOk;
+}
+
 }  // namespace headroom::arena

@@ -119,6 +119,9 @@ void punch(const Partition& partition, uint64_t block, uint64_t count);
 /// Gives the blocks zero-filled physical memory where they have none. kNoMemory if the kernel refuses.
 base::Status populate(const Partition& partition, uint64_t block, uint64_t count);
 
+/// Makes memory of the partition from `offset` on with that content, without mapping it. kNoMemory if the kernel refuses.
+base::Status write_content(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes);
+
 inline uint64_t block_of(uint64_t offset) { return offset / kBlockBytes; }
 inline uint64_t state_of(uint64_t word) { return word & kStateMask; }
 

@@ -32,6 +32,9 @@ class FaultEngine {
   virtual base::Status cover(arena::View view) = 0;
   /// Lets the program read (and write) resident pages of the view, and wakes threads that wait there.
   virtual void map(arena::View view, bool writable) = 0;
+  /// Makes memory for the view, which has none and is not mapped, with that content, maps it as map() does, and wakes threads that
+  /// wait there. Returns how many bytes from its beginning are done; the caller does the rest by other means.
+  virtual uint64_t fill(arena::View view, const char* content, bool writable) = 0;
   /// Makes the next write to the view fault.
   virtual void protect(arena::View view) = 0;
   /// Lets the program write a view that it can read already, and wakes threads that wait there.

@@ -40,6 +40,7 @@ class SigsegvEngine final : public FaultEngine {
     return base::Status::kOk;
   }
   void map(View view, bool writable) override { set_access(view, writable ? PROT_READ | PROT_WRITE : PROT_READ); }
+  uint64_t fill(View, const char*, bool) override { return 0; }
   void protect(View view) override { set_access(view, PROT_READ); }
   void unprotect(View view) override { set_access(view, PROT_READ | PROT_WRITE); }
   void hide(View view) override { set_access(view, PROT_NONE); }

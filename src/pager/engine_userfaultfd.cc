@@ -100,6 +100,23 @@ class UserfaultfdEngine final : public FaultEngine {
     }
   }
 
+  uint64_t fill(View view, const char* content, bool writable) override {
+    uint64_t done = 0;
+    while (done < view.bytes) {
+      uffdio_copy request = {};
+      request.dst = view.address + done;
+      request.src = reinterpret_cast<uint64_t>(content) + done;
+      request.len = view.bytes - done;
+      request.mode = writable ? 0 : UFFDIO_COPY_MODE_WP;
+      const long result = system_call(SYS_ioctl, descriptor_, UFFDIO_COPY, &request);
+      done += request.copy > 0 ? static_cast<uint64_t>(request.copy) : 0;
+      if (result != 0 && result != -EAGAIN && result != -EINTR) {
+        break;  // a page is there already, or the program has changed rights on a part: map() can deal with that
+      }
+    }
+    return done;
+  }
+
   void protect(View view) override { set_protection(view, true); }
   void unprotect(View view) override { set_protection(view, false); }
   void hide(View view) override { (void)system_call(SYS_madvise, view.address, view.bytes, MADV_DONTNEED); }

@@ -364,6 +364,7 @@ void discard(uint64_t first, uint64_t count) {
       punch(*state.partition, block, 1);
       node::release(*state.session->ledger, *state.session->self, kBlockBytes);
     }
+    state.resident.forget(block);
   }
 }
 

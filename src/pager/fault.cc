@@ -1,4 +1,4 @@
-// Serving faults: first touches, first writes, and blocks that are on storage; reading ahead of sequential readers.
+// Serving faults: first touches, first writes, and blocks that are on storage.
 //
 // serve() makes one block accessible if that is possible at once. If not, the access becomes *pending*, and pump() retries it
 // whenever something has changed. What a fault means is decided by the block's word alone: a stray access may have put a
@@ -17,16 +17,6 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
-constexpr uint32_t kNearestPages = 16;
-
-bool reserve_blocks(uint64_t count) {
-  if (!node::reserve(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes))) {
-    return false;
-  }
-  state.waits_for_others = false;  // they gave
-  return true;
-}
-
 /// Room for one block that somebody waits for.
 bool take_room_for_one() {
   if (reserve_blocks(1)) {
@@ -35,14 +25,6 @@ bool take_room_for_one() {
   note_short();  // a process that a fork has armed may be the first to find out
   make_room(kBlockBytes);
   return reserve_blocks(1);
-}
-
-/// Changes the bits of a word that are the pager's, keeping holds that are added meanwhile.
-void change_word(BlockWord& word, uint64_t clear, uint64_t set) {
-  uint64_t before = word.load(std::memory_order_relaxed);
-  // acq_rel: pairs with the holders' acquire in hold.cc; a holder that sees RESIDENT and MAPPED sees the mapping.
-  while (!word.compare_exchange_weak(before, (before & ~clear) | set, std::memory_order_acq_rel)) {
-  }
 }
 
 bool serve_fresh(uint64_t block, bool write) {
@@ -78,6 +60,9 @@ bool serve_resident(uint64_t block, bool write, uint64_t word) {
   if (state.resident.is_hidden(block)) {
     state.resident.used(block);
     trace::count(Counter::kFaultsProbation);
+    if (continues_stream(block, kWholeBlock)) {
+      extend_stream(block);
+    }
   }
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write.
   const bool writable = write || ((word & kDirty) != 0 && state_of(word) == kResident && may_write(block));
@@ -87,42 +72,6 @@ bool serve_resident(uint64_t block, bool write, uint64_t word) {
     extend_stream(block);
   }
   return true;
-}
-
-/// Starts to read `count` blocks from `first`, whose room is reserved.
-void start_read(uint64_t first, uint64_t count) {
-  for (uint64_t block = first; block < first + count; ++block) {
-    change_word(word_of(block), kStateMask | kDirty | kWritable | kMapped | kMarker, kReading);
-  }
-  start_transfer(false, first, count);
-}
-
-/// Whether an access to `block` goes on in that direction, where the stream is or a little ahead.
-bool continues(const Stream& stream, int64_t block, int64_t direction) {
-  const int64_t next = stream.direction != 0 ? stream.next : stream.last + direction;
-  return stream.window != 0 && stream.direction != -direction && (block - stream.last) * direction > 0 &&
-         (block - next) * direction <= 1;
-}
-
-/// The stream that an access to `block` continues, or nullptr; `direction` is then which way.
-Stream* stream_of(uint64_t block, int64_t& direction) {
-  for (Stream& stream : state.streams) {
-    for (direction = 1; direction >= -1; direction -= 2) {
-      if (continues(stream, static_cast<int64_t>(block), direction)) {
-        return &stream;
-      }
-    }
-  }
-  return nullptr;
-}
-
-/// Whether a reader that comes from the blocks beside goes on here; it then meets one of the nearest pages first.
-bool continues_stream(uint64_t block, uint32_t page) {
-  int64_t direction = 0;
-  if (stream_of(block, direction) == nullptr) {
-    return false;
-  }
-  return page == kWholeBlock || (direction > 0 ? page < kNearestPages : page >= kBlockBytes / kPageBytes - kNearestPages);
 }
 
 bool serve_stored(uint64_t block, uint32_t page) {
@@ -135,58 +84,6 @@ bool serve_stored(uint64_t block, uint32_t page) {
     extend_stream(block);
   }
   return false;
-}
-
-Stream* oldest_stream() {
-  Stream* oldest = &state.streams[0];
-  for (Stream& stream : state.streams) {
-    oldest = stream.used_at < oldest->used_at ? &stream : oldest;
-  }
-  return oldest;
-}
-
-uint64_t committed_blocks() { return state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes; }
-
-/// How many of the blocks from the stream's next on can be read in one transfer.
-uint64_t stored_run(const Stream& stream) {
-  uint64_t count = 0;
-  for (int64_t block = stream.next; (stream.end - block) * stream.direction > 0 && count < kTransferBlocks;
-       block += stream.direction, ++count) {
-    if (state_of(word_of(static_cast<uint64_t>(block)).load(std::memory_order_relaxed)) != kStored) {
-      break;
-    }
-  }
-  return count;
-}
-
-/// Reads ahead as far as the streams' windows and the room allow.
-void read_ahead(Stream& stream) {
-  while ((stream.end - stream.next) * stream.direction > 0 && state.store->in_flight() < Store::kDepth / 2) {
-    const uint64_t count = stored_run(stream);
-    if (count == 0) {
-      stream.next += stream.direction;
-      continue;
-    }
-    if (!reserve_blocks(count)) {
-      make_room((stream.end - stream.next) * stream.direction * static_cast<int64_t>(kBlockBytes));
-      if (!reserve_blocks(count)) {
-        return;  // goes on when room has come
-      }
-    }
-    const auto blocks = static_cast<int64_t>(count);
-    const auto first = static_cast<uint64_t>(stream.direction > 0 ? stream.next : stream.next - blocks + 1);
-    stream.next += stream.direction * blocks;
-    for (uint64_t block = first; block < first + count; ++block) {
-      state.resident.expect(block);
-    }
-    start_read(first, count);
-    trace::count(Counter::kBytesReadAhead, count * kBlockBytes);
-    // The block in the middle of the window stays unmapped: its first use says that the reader is on its way.
-    const auto middle = static_cast<uint64_t>(stream.last + stream.direction * (1 + stream.window / 2));
-    if (first <= middle && middle < first + count) {
-      change_word(word_of(middle), 0, kMarker);
-    }
-  }
 }
 
 bool served_now(const Pending& pending) {
@@ -205,6 +102,32 @@ void end_pending(Pending& pending) {
   --state.pending_count;
 }
 
+/// Ends the accesses that have their rights with the blocks' content.
+void end_satisfied(uint64_t first, uint64_t count) {
+  for (Pending& pending : state.pending) {
+    if (pending.used && pending.block >= first && pending.block < first + count) {
+      const uint64_t wanted = kMapped | (pending.write ? kWritable : 0);
+      if ((word_of(pending.block).load(std::memory_order_relaxed) & wanted) == wanted) {
+        end_pending(pending);
+      }
+    }
+  }
+}
+
+bool has_waiting_writer(uint64_t block) {
+  for (const Pending& pending : state.pending) {
+    if (pending.used && pending.block == block && pending.write) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Whether the block does not go with its neighbours: it stays unmapped, or is mapped writable.
+bool is_special(uint64_t block) {
+  return (word_of(block).load(std::memory_order_relaxed) & kMarker) != 0 || has_waiting_writer(block);
+}
+
 bool bring_now(Request& request) {
   bool all = true;
   for (uint64_t block = request.block; block < request.block + request.count; ++block) {
@@ -220,28 +143,26 @@ bool bring_now(Request& request) {
 
 }  // namespace
 
-void extend_stream(uint64_t number) {
-  const uint64_t asked = base::settings().readahead / kBlockBytes;
-  const uint64_t room = state.resident.room_ahead(share_of_memory() / kBlockBytes);
-  const auto largest = static_cast<int64_t>(asked < room ? asked : room);
-  const auto block = static_cast<int64_t>(number);
-  int64_t direction = 0;
-  Stream* stream = stream_of(number, direction);
-  if (stream == nullptr) {  // perhaps the beginning of one
-    *oldest_stream() = {block, block, block, 2, ++state.stream_clock, 0};
-    return;
+bool reserve_blocks(uint64_t count) {
+  if (!node::reserve(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes))) {
+    return false;
   }
-  if (stream->direction == 0) {
-    stream->direction = direction;
-    stream->next = block;
+  state.waits_for_others = false;  // they gave
+  return true;
+}
+
+void change_word(BlockWord& word, uint64_t clear, uint64_t set) {
+  uint64_t before = word.load(std::memory_order_relaxed);
+  // acq_rel: pairs with the holders' acquire in hold.cc; a holder that sees RESIDENT and MAPPED sees the mapping.
+  while (!word.compare_exchange_weak(before, (before & ~clear) | set, std::memory_order_acq_rel)) {
   }
-  stream->used_at = ++state.stream_clock;
-  stream->last = block;
-  stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
-  stream->next = (stream->next - block) * direction > 0 ? stream->next : block + direction;
-  const int64_t end = block + direction * (1 + stream->window);
-  const auto committed = static_cast<int64_t>(committed_blocks());
-  stream->end = end < -1 ? -1 : end > committed ? committed : end;
+}
+
+void start_read(uint64_t first, uint64_t count) {
+  for (uint64_t block = first; block < first + count; ++block) {
+    change_word(word_of(block), kStateMask | kDirty | kWritable | kMapped | kMarker, kReading);
+  }
+  start_transfer(false, first, count);
 }
 
 void die_without_memory() {
@@ -315,13 +236,6 @@ void bring(Request& request) {
   }
 }
 
-void read_announced(uint64_t first, uint64_t count) {
-  const uint64_t most = share_of_memory() / kBlockBytes / 2;
-  const auto window = static_cast<int64_t>(count < most ? count : most);
-  const auto begin = static_cast<int64_t>(first);
-  *oldest_stream() = {begin, begin, begin + window, window, ++state.stream_clock, 1};
-}
-
 bool serve_waiting(uint64_t first, uint64_t count, uint32_t page) {
   bool some = false;
   for (Pending& pending : state.pending) {
@@ -335,11 +249,44 @@ bool serve_waiting(uint64_t first, uint64_t count, uint32_t page) {
   return some;
 }
 
+void place_content(uint64_t first, uint64_t count, const char* content) {
+  for (uint64_t block = first; block < first + count;) {
+    const bool writable = has_waiting_writer(block) && may_write(block);
+    uint64_t run = (word_of(block).load(std::memory_order_relaxed) & kMarker) != 0 ? 0 : 1;
+    while (run > 0 && !writable && block + run < first + count && !is_special(block + run)) {
+      ++run;
+    }
+    uint64_t filled = 0;
+    uint64_t left = run > 0 ? run : 1;
+    const View view = view_of_run(*state.partition, block, left);
+    if (run > 0) {
+      filled = state.engine->fill(view, content, writable);
+    }
+    if (filled < view.bytes) {
+      const uint64_t offset = block * kBlockBytes + filled;
+      if (write_content(*state.partition, offset, content + filled, view.bytes - filled) != base::Status::kOk) {
+        die_without_memory();
+      }
+      if (run > 0) {
+        state.engine->map({view.address + filled, view.bytes - filled}, writable);
+      }
+    }
+    if (run > 0) {
+      for (uint64_t mapped = block; mapped < block + left; ++mapped) {
+        change_word(word_of(mapped), 0, kMapped | (writable ? kDirty | kWritable : 0));
+      }
+    }
+    block += left;
+    content += left * kBlockBytes;
+  }
+}
+
 void read_done(uint64_t first, uint64_t count) {
   for (uint64_t block = first; block < first + count; ++block) {
     change_word(word_of(block), kStateMask, kResident | kHasCopy);
     state.resident.loaded(block);
   }
+  end_satisfied(first, count);
   // Accesses that wait are served first, so that a write maps its block writable at once.
   (void)serve_waiting(first, count);
   for (uint64_t block = first; block < first + count;) {
@@ -380,9 +327,7 @@ void pump() {
     make_room(0);
   }
   if (state.armed) {
-    for (Stream& stream : state.streams) {
-      read_ahead(stream);
-    }
+    read_streams_ahead();
   }
 }
 

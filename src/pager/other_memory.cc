@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "pager/read_buffers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -138,6 +139,9 @@ void count_other_memory_roughly() {
 }
 
 void reserve_other_memory() {
+  if (state.idle.load(std::memory_order_relaxed)) {
+    empty_read_buffers();
+  }
   const int64_t most = most_that_counts();
   const int64_t measured = measure();
   const int64_t wanted = measured < most ? measured : most;

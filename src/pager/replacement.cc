@@ -13,7 +13,16 @@ constexpr uint64_t kPassingHiddenPart = 2;
 constexpr double kGrowth = 1.0;  // for a block that came back
 constexpr double kShrinking = 0.25;
 constexpr int kMostDisplaced = 8;
+constexpr uint64_t kBeginning = 16;  // memory is full when more than this part of all blocks is elsewhere
+constexpr uint64_t kGroup = 16;  // blocks that are chosen together
+constexpr int kMostLooks = 64;
 constexpr uint32_t kMuchOlder = 4;  // times
+
+/// The same number for all blocks of a group, as good as random.
+uint32_t lot_of(uint64_t block) {
+  const uint64_t group = block / kGroup + 1;
+  return static_cast<uint32_t>(((group * 0x9e3779b97f4a7c15U) ^ (group >> 7)) * 0xbf58476d1ce4e5b9U >> 32);
+}
 
 }  // namespace
 
@@ -84,10 +93,39 @@ bool Replacement::displace_kept(uint32_t last_used) {
   return displaced > 0;
 }
 
+/// Whether the block's lot is among the smallest, of as many blocks as are resident.
+bool Replacement::is_chosen(uint64_t block) const { return lot_of(block) * known_ >> 32 < count(); }
+
+/// Makes room among the kept blocks for one that is new, in place of one that was hidden in vain and is not chosen.
+bool Replacement::displace_unchosen() {
+  for (int looks = 0; looks < kMostLooks && lists_[kKeptHidden].head != kNoBlock; ++looks) {
+    const uint32_t oldest = lists_[kKeptHidden].head;
+    remove(oldest);
+    if (!is_chosen(oldest)) {
+      prepend(oldest, kPassingHidden);
+      return true;
+    }
+    append(oldest, kKept);
+  }
+  return false;
+}
+
+void Replacement::forget(uint64_t block) {
+  if (blocks_[block].used_at != 0) {
+    blocks_[block].used_at = 0;
+    --known_;
+  }
+}
+
 void Replacement::loaded(uint64_t block) {
   const auto number = static_cast<uint32_t>(block);
   const uint32_t last_used = blocks_[block].used_at;
   blocks_[block].used_at = ++now_;
+  known_ += last_used == 0 ? 1 : 0;
+  if (last_used == 0 && known_ > count() + known_ / kBeginning) {
+    append(number, is_chosen(block) && displace_unchosen() ? kKept : kPassing);
+    return;
+  }
   if (displace_kept(last_used)) {
     grown_ = passing_target(count()) < static_cast<double>(count()) / 2 ? grown_ + kGrowth : grown_;
     append(number, kKept);

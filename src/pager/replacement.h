@@ -3,8 +3,12 @@
 //
 // As in LIRS (Jiang and Zhang, SIGMETRICS 2002) a block is judged by the time between its last two uses, not by the time since
 // the last. Most of memory belongs to *kept* blocks; newcomers enter a short queue of *passing* ones and leave from its head. A
-// block that comes back sooner than some kept block was last used takes that one's place. Blocks that were loaded while there
-// was room are kept from the start.
+// block that comes back sooner than some kept block was last used takes that one's place.
+//
+// Blocks that were loaded while there was room are kept from the start. When there is none left, blocks that are loaded for the
+// first time take the place of some of these, so that what is kept is spread evenly over all that was ever used: groups of
+// blocks draw lots (a hash), and as many as there is room for have the smallest. A sweep then meets what is in memory and what
+// must be read in turn, and the disk works while the program computes; were it in one piece, they would work one after the other.
 //
 // Uses are seen only where they fault, so the oldest quarter of the kept blocks and the older half of the passing ones are
 // *hidden* from the program: one that is still in use faults, for microseconds instead of a transfer, and is known to be. How
@@ -35,6 +39,8 @@ class Replacement {
   void returned(uint64_t block);
   /// A resident block was used (it faulted).
   void used(uint64_t block);
+  /// The block's content is given up: what it is used for next is another block. It must not be listed.
+  void forget(uint64_t block);
   /// The block leaves, or is on its way out.
   void remove(uint64_t block);
   /// The block will not be used for long: it leaves first.
@@ -85,10 +91,13 @@ class Replacement {
   void append(uint32_t block, Place place);
   void prepend(uint32_t block, Place place);
   bool displace_kept(uint32_t last_used);
+  [[nodiscard]] bool is_chosen(uint64_t block) const;
+  bool displace_unchosen();
 
   Block* blocks_ = nullptr;
   List lists_[kPlaces];
   uint32_t now_ = 0;
+  uint64_t known_ = 0;  // blocks that were ever loaded, and are not forgotten
   double grown_ = 0;  // how much longer the passing queue is than at least
 };
 

@@ -40,6 +40,7 @@ struct Stream {
   int64_t window;     // in blocks; doubles while the reader goes on
   uint64_t used_at;   // for replacement
   int64_t direction;  // 1, -1, or 0 while it is not known
+  bool marked;        // a block of the window has the marker
 };
 
 struct State {
@@ -78,16 +79,30 @@ bool serve(uint64_t block, bool write, uint32_t page = kWholeBlock);
 void take_fault(uint64_t block, uint32_t page, bool write, Request* request);
 /// Serves accesses that wait for these blocks (for that page of them) as far as that is possible now; true if there were any.
 bool serve_waiting(uint64_t first, uint64_t count, uint32_t page = kWholeBlock);
-/// Notes that a reader is at `block`; widens or starts its window.
-void extend_stream(uint64_t block);
 /// The kernel has no memory although the budget allows it.
 [[noreturn]] void die_without_memory();
 void bring(Request& request);
-/// Begins to read blocks ahead that the program has announced.
-void read_announced(uint64_t first, uint64_t count);
+/// Reserves room for so many blocks, if it is free.
+bool reserve_blocks(uint64_t count);
+/// Changes the bits of a word that are the pager's, keeping holds that are added meanwhile.
+void change_word(arena::BlockWord& word, uint64_t clear, uint64_t set);
+/// Starts to read `count` blocks from `first`, whose room is reserved.
+void start_read(uint64_t first, uint64_t count);
+/// Gives blocks that are READING their memory, with what was read, and maps those that can be; read_done() follows.
+void place_content(uint64_t first, uint64_t count, const char* content);
 void read_done(uint64_t first, uint64_t count);
 /// Retries everything that waits, and continues reading ahead.
 void pump();
+
+// streams.cc
+/// Whether a reader that comes from the blocks beside goes on here; it then meets one of the nearest pages first.
+bool continues_stream(uint64_t block, uint32_t page);
+/// Notes that a reader is at `block`; widens or starts its window.
+void extend_stream(uint64_t block);
+/// Begins to read blocks ahead that the program has announced.
+void read_announced(uint64_t first, uint64_t count);
+/// Reads ahead as far as the streams' windows and the room allow.
+void read_streams_ahead();
 
 // room.cc
 /// Starts to free memory until `bytes` are free or on their way out; asks other ranks if they have more than their share.

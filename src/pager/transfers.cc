@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "pager/checksums.h"
+#include "pager/read_buffers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -57,12 +58,13 @@ void ensure_room_in_file(uint64_t offset, uint64_t bytes) {
 }
 
 /// Whether what was read is what was written, as far as it will be used.
-bool is_right(Kind kind, uint64_t number, uint64_t bytes) {
+bool is_right(Kind kind, uint64_t number, uint64_t bytes, const char* buffer) {
   if (kind == kFill) {
     return fill_is_right(number);
   }
   const uint64_t offset = number * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
-  return is_what_was_written(offset, reinterpret_cast<const void*>(state.partition->alias + offset), bytes);
+  const void* read = buffer != nullptr ? buffer : reinterpret_cast<const void*>(state.partition->alias + offset);
+  return is_what_was_written(offset, read, bytes);
 }
 
 [[noreturn]] void die_of_damage(uint64_t bytes) {
@@ -80,7 +82,8 @@ void act_on(const Completion& done) {
   if (done.error != 0) {
     die_of(done.write, bytes, done.error);
   }
-  if (!done.write && !is_right(kind, number, bytes)) {
+  const char* buffer = !done.write && kind == kBlocks ? read_buffer_of(number) : nullptr;
+  if (!done.write && !is_right(kind, number, bytes, buffer)) {
     die_of_damage(bytes);
   }
   trace::count(done.write ? Counter::kBytesWritten : Counter::kBytesRead, bytes);
@@ -93,6 +96,11 @@ void act_on(const Completion& done) {
   } else {
     if (kind == kFill) {
       fill_done(number);
+    }
+    if (buffer != nullptr) {
+      place_content(number, count, buffer);
+      give_back_read_buffer(number);
+      trace::count(Counter::kBytesReadBuffered, bytes);
     }
     read_done(number, count);
   }
@@ -112,8 +120,9 @@ void start_transfer(bool write, uint64_t first, uint64_t count) {
   if (write) {
     note_written(offset, reinterpret_cast<const void*>(state.partition->alias + offset), bytes);
   }
-  state.store->submit(
-      {write, offset, reinterpret_cast<void*>(state.partition->alias + offset), bytes, tag_of(kBlocks, first, count)});
+  char* buffer = write ? nullptr : take_read_buffer(first, count);
+  void* memory = buffer != nullptr ? buffer : reinterpret_cast<void*>(state.partition->alias + offset);
+  state.store->submit({write, offset, memory, bytes, tag_of(kBlocks, first, count)});
 }
 
 void start_page_transfer(bool write, uint64_t block, uint64_t first_page, uint64_t count, void* memory) {

@@ -38,6 +38,14 @@ class Memory {
     ++loads_;
   }
 
+  void discard(uint64_t block) {
+    if (resident_[block]) {
+      replacement_.remove(block);
+      resident_[block] = false;
+    }
+    replacement_.forget(block);
+  }
+
   void sweep(uint64_t from, uint64_t to) {
     for (uint64_t block = from; block < to; ++block) {
       touch(block);
@@ -83,6 +91,33 @@ TEST(Replacement, KeepsWhatFitsOfACyclicSweep) {
     }
     EXPECT_LE(memory.faults(), 6 * kRoom);  // what it costs to know
   }
+}
+
+TEST(Replacement, KeepsSomeOfEveryPartOfASweep) {
+  Memory memory;
+  const uint64_t blocks = 2 * kRoom;
+  memory.sweep(0, blocks);
+  (void)memory.take_loads();
+  for (int pass = 0; pass < 4; ++pass) {
+    for (uint64_t part = 0; part < blocks; part += 256) {
+      memory.sweep(part, part + 256);
+      const uint64_t loads = memory.take_loads();
+      EXPECT_GE(loads, 48) << pass << ", " << part;
+      EXPECT_LE(loads, 224) << pass << ", " << part;
+    }
+  }
+}
+
+TEST(Replacement, ForgetsWhatIsGivenUp) {
+  Memory memory;
+  memory.sweep(0, kRoom);
+  for (uint64_t block = 0; block < kRoom; ++block) {
+    memory.discard(block);
+  }
+  memory.sweep(kRoom, 2 * kRoom);  // all of it may stay
+  (void)memory.take_loads();
+  memory.sweep(kRoom, 2 * kRoom);
+  EXPECT_EQ(0, memory.take_loads());
 }
 
 TEST(Replacement, KeepsWhatFitsOfSweepsInBothDirections) {

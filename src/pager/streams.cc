@@ -1,0 +1,139 @@
+// Sequential readers, forward and backward: recognised by faults on blocks one after the other, and read ahead of.
+//
+// A stream has a window, from its last fault on, that doubles while the reader goes on. A block in the middle of it stays unmapped
+// (the marker): its first use says that the reader is on its way, and so does the use of a block that was hidden.
+#include "pager/read_buffers.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+using trace::Counter;
+
+constexpr uint32_t kNearestPages = 16;
+
+/// Whether an access to `block` goes on in that direction, where the stream is or a little ahead.
+bool continues(const Stream& stream, int64_t block, int64_t direction) {
+  const int64_t next = stream.direction != 0 ? stream.next : stream.last + direction;
+  return stream.window != 0 && stream.direction != -direction && (block - stream.last) * direction > 0 &&
+         (block - next) * direction <= 1;
+}
+
+/// The stream that an access to `block` continues, or nullptr; `direction` is then which way.
+Stream* stream_of(uint64_t block, int64_t& direction) {
+  for (Stream& stream : state.streams) {
+    for (direction = 1; direction >= -1; direction -= 2) {
+      if (continues(stream, static_cast<int64_t>(block), direction)) {
+        return &stream;
+      }
+    }
+  }
+  return nullptr;
+}
+
+Stream* oldest_stream() {
+  Stream* oldest = &state.streams[0];
+  for (Stream& stream : state.streams) {
+    oldest = stream.used_at < oldest->used_at ? &stream : oldest;
+  }
+  return oldest;
+}
+
+uint64_t committed_blocks() { return state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes; }
+
+/// How many of the blocks from the stream's next on can be read in one transfer.
+uint64_t stored_run(const Stream& stream) {
+  uint64_t count = 0;
+  for (int64_t block = stream.next; (stream.end - block) * stream.direction > 0 && count < kTransferBlocks;
+       block += stream.direction, ++count) {
+    if (state_of(word_of(static_cast<uint64_t>(block)).load(std::memory_order_relaxed)) != kStored) {
+      break;
+    }
+  }
+  return count;
+}
+
+/// Reads ahead as far as the streams' windows and the room allow.
+void read_ahead(Stream& stream) {
+  while ((stream.end - stream.next) * stream.direction > 0 && state.store->in_flight() < Store::kDepth / 2 && !must_wait_for_read_buffer()) {
+    const uint64_t count = stored_run(stream);
+    if (count == 0) {
+      stream.next += stream.direction;
+      continue;
+    }
+    if (!reserve_blocks(count)) {
+      make_room((stream.end - stream.next) * stream.direction * static_cast<int64_t>(kBlockBytes));
+      if (!reserve_blocks(count)) {
+        return;  // goes on when room has come
+      }
+    }
+    const auto blocks = static_cast<int64_t>(count);
+    const auto first = static_cast<uint64_t>(stream.direction > 0 ? stream.next : stream.next - blocks + 1);
+    stream.next += stream.direction * blocks;
+    for (uint64_t block = first; block < first + count; ++block) {
+      state.resident.expect(block);
+    }
+    start_read(first, count);
+    trace::count(Counter::kBytesReadAhead, count * kBlockBytes);
+    // Counted from the stream's last fault in its direction; what the middle lies in may be in memory already.
+    const int64_t middle = 1 + stream.window / 2;
+    const int64_t nearest = (stream.next - stream.last) * stream.direction - blocks;
+    if (!stream.marked && nearest + blocks > middle) {
+      const int64_t distance = nearest > middle ? nearest : middle;
+      change_word(word_of(static_cast<uint64_t>(stream.last + stream.direction * distance)), 0, kMarker);
+      stream.marked = true;
+    }
+  }
+}
+
+}  // namespace
+
+bool continues_stream(uint64_t block, uint32_t page) {
+  int64_t direction = 0;
+  if (stream_of(block, direction) == nullptr) {
+    return false;
+  }
+  return page == kWholeBlock || (direction > 0 ? page < kNearestPages : page >= kBlockBytes / kPageBytes - kNearestPages);
+}
+
+void extend_stream(uint64_t number) {
+  const uint64_t asked = base::settings().readahead / kBlockBytes;
+  const uint64_t room = state.resident.room_ahead(share_of_memory() / kBlockBytes);
+  const auto largest = static_cast<int64_t>(asked < room ? asked : room);
+  const auto block = static_cast<int64_t>(number);
+  int64_t direction = 0;
+  Stream* stream = stream_of(number, direction);
+  if (stream == nullptr) {  // perhaps the beginning of one
+    *oldest_stream() = {block, block, block, 2, ++state.stream_clock, 0, false};
+    return;
+  }
+  if (stream->direction == 0) {
+    stream->direction = direction;
+    stream->next = block;
+  }
+  stream->used_at = ++state.stream_clock;
+  stream->last = block;
+  stream->marked = false;
+  stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
+  stream->next = (stream->next - block) * direction > 0 ? stream->next : block + direction;
+  const int64_t end = block + direction * (1 + stream->window);
+  const auto committed = static_cast<int64_t>(committed_blocks());
+  stream->end = end < -1 ? -1 : end > committed ? committed : end;
+}
+
+void read_announced(uint64_t first, uint64_t count) {
+  const uint64_t most = share_of_memory() / kBlockBytes / 2;
+  const auto window = static_cast<int64_t>(count < most ? count : most);
+  const auto begin = static_cast<int64_t>(first);
+  *oldest_stream() = {begin, begin, begin + window, window, ++state.stream_clock, 1, false};
+}
+
+void read_streams_ahead() {
+  for (Stream& stream : state.streams) {
+    read_ahead(stream);
+  }
+}
+
+}  // namespace headroom::pager
