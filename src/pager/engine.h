@@ -32,12 +32,13 @@ class FaultEngine {
   virtual base::Status cover(arena::View view) = 0;
   /// Lets the program read (and write) resident pages of the view, and wakes threads that wait there.
   virtual void map(arena::View view, bool writable) = 0;
-  /// Makes memory for the view, which has none and is not mapped, with that content, maps it as map() does, and wakes threads that
-  /// wait there. Returns how many bytes from its beginning are done; the caller does the rest by other means.
+  /// Makes memory for the view, which has none and is not mapped, with that content, maps it as map() does, and wakes threads
+  /// that wait there. Returns how many bytes from its beginning are done; the caller does the rest by other means.
   virtual uint64_t fill(arena::View view, const char* content, bool writable) = 0;
   /// Makes the next write to the view fault.
   virtual void protect(arena::View view) = 0;
-  /// Lets the program write a view that it can read already, and wakes threads that wait there.
+  /// Lets the program write a view that it can read already, and wakes threads that wait there. With userfaultfd each page
+  /// faults once more then; hide() and map() avoid that where access may be taken away meanwhile.
   virtual void unprotect(arena::View view) = 0;
   /// Takes access away; the content stays. The next access faults, also one by the kernel.
   virtual void hide(arena::View view) = 0;

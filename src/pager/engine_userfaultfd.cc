@@ -2,7 +2,8 @@
 //
 // Registered for missing, minor and write-protect faults. A page that UFFDIO_CONTINUE maps is writable at once unless
 // UFFDIO_CONTINUE_MODE_WP is given, and then every block that was only read would look dirty; so clean blocks are always
-// mapped with it. CONTINUE may find some pages of a range mapped already (EEXIST): it then goes on after them.
+// mapped with it. CONTINUE may find some pages of a range mapped already (EEXIST): it then goes on after them. Where
+// write-protection was in the page table before (a marker stays when memory is taken away), CONTINUE replaces it.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -95,7 +96,9 @@ class UserfaultfdEngine final : public FaultEngine {
       *done += result == -EEXIST ? arena::kPageBytes : 0;
       return 0L;
     });
-    if (writable || some_present) {
+    // Only where it must be: changing protection takes the right to write away from pages that have it (the kernel's protection
+    // for such mappings has no write bit), and each page then faults once more.
+    if (some_present) {
       set_protection(view, !writable);
     }
   }

@@ -87,15 +87,10 @@ bool drop_if_zero(uint64_t block) {
 
 /// Hides the block from the program, unless somebody holds it.
 void hide(uint64_t block) {
-  BlockWord& word = word_of(block);
-  uint64_t before = word.load(std::memory_order_acquire);
-  do {
-    if ((before & kHoldMask) != 0 || (before & kMapped) == 0) {
-      return;
-    }
-  } while (!word.compare_exchange_weak(before, before & ~(kMapped | kWritable), std::memory_order_acq_rel));
-  state.engine->hide(view_of_block(*state.partition, block));
-  trace::count(Counter::kBlocksHidden);
+  if (take_access(block)) {
+    state.engine->hide(view_of_block(*state.partition, block));
+    trace::count(Counter::kBlocksHidden);
+  }
 }
 
 /// Hides as many blocks as are to be watched. A rank that waits uses nothing.
@@ -166,6 +161,17 @@ int64_t write_out(uint64_t block, bool keep) {
 bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth - 8; }
 
 }  // namespace
+
+bool take_access(uint64_t block) {
+  BlockWord& word = word_of(block);
+  uint64_t before = word.load(std::memory_order_acquire);
+  do {
+    if ((before & kHoldMask) != 0 || (before & kMapped) == 0) {
+      return false;
+    }
+  } while (!word.compare_exchange_weak(before, before & ~(kMapped | kWritable), std::memory_order_acq_rel));
+  return true;
+}
 
 uint64_t out_marks(uint64_t word) {
   if ((word & kOutOnce) != 0 && (word & kOutTwice) == 0) {

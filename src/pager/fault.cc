@@ -3,6 +3,7 @@
 // serve() makes one block accessible if that is possible at once. If not, the access becomes *pending*, and pump() retries it
 // whenever something has changed. What a fault means is decided by the block's word alone: a stray access may have put a
 // zero page under a hole, so that the kernel calls the next fault "minor".
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -17,6 +18,8 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
+constexpr uint64_t kTouchAhead = 16;  // blocks
+
 /// Room for one block that somebody waits for.
 bool take_room_for_one() {
   if (reserve_blocks(1)) {
@@ -27,13 +30,8 @@ bool take_room_for_one() {
   return reserve_blocks(1);
 }
 
-bool serve_fresh(uint64_t block, bool write) {
-  if (write && !may_write(block)) {
-    return false;  // it was dropped as zero since a fork
-  }
-  if (!take_room_for_one()) {
-    return false;
-  }
+/// Gives a fresh block, whose room is reserved, memory and access.
+void make_fresh(uint64_t block, bool write) {
   if (populate(*state.partition, block, 1) != base::Status::kOk) {
     die_without_memory();
   }
@@ -42,19 +40,80 @@ bool serve_fresh(uint64_t block, bool write) {
   state.engine->map(view_of_block(*state.partition, block), write);
   change_word(word_of(block), kStateMask | kDirty | kHasCopy | kWritable,
               kResident | kMapped | (write ? kDirty | kWritable : 0));
+}
+
+bool is_fresh(uint64_t block) {
+  return block < state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes &&
+         state_of(word_of(block).load(std::memory_order_acquire)) == kFresh;
+}
+
+/// Who has touched several blocks in order gets the next ones, too, the more the longer it goes on. (What lies behind the end
+/// of an allocation is zero, and leaves without being written.)
+void touch_ahead(uint64_t block, bool write) {
+  const bool in_order = block == state.fresh_next;
+  state.fresh_window = !in_order ? 0 : state.fresh_window == 0 ? 1 : state.fresh_window * 2;
+  const uint64_t most = state.resident.room_ahead(share_of_memory() / kBlockBytes) / 2;
+  state.fresh_window = state.fresh_window < kTouchAhead ? state.fresh_window : kTouchAhead;
+  state.fresh_window = state.fresh_window < most ? state.fresh_window : most;
+  uint64_t next = block + 1;
+  if (state.fresh_window > 0) {
+    make_room(static_cast<int64_t>(state.fresh_window * kBlockBytes));
+  }
+  for (; next <= block + state.fresh_window && is_fresh(next) && (!write || may_write(next)) && reserve_blocks(1); ++next) {
+    state.resident.expect(next);
+    make_fresh(next, write);
+    trace::count(Counter::kBlocksTouchedAhead);
+  }
+  state.fresh_next = next;
+}
+
+bool serve_fresh(uint64_t block, bool write) {
+  if (write && !may_write(block)) {
+    return false;  // it was dropped as zero since a fork
+  }
+  if (!take_room_for_one()) {
+    return false;
+  }
+  make_fresh(block, write);
   trace::count(Counter::kFaultsFresh);
+  touch_ahead(block, write);
   return true;
 }
 
-bool serve_resident(uint64_t block, bool write, uint64_t word) {
+/// Whether the page has been mapped as the access needs it since it faulted. The block's word does not say: the kernel may have
+/// taken the page away by itself. Its page table does (proc(5), pagemap).
+bool is_mapped_meanwhile(uint64_t block, uint32_t page, bool write, uint64_t word) {
+  constexpr uint64_t kPresent = uint64_t{1} << 63;
+  constexpr uint64_t kWriteProtected = uint64_t{1} << 57;
+  const uint64_t wanted = kMapped | (write ? kWritable : 0);
+  if ((word & wanted) != wanted || page == kWholeBlock) {
+    return false;
+  }
+  static const long pagemap = base::system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  const uint64_t number = view_of_block(*state.partition, block).address / kPageBytes + page;
+  uint64_t entry = 0;
+  (void)base::system_call(SYS_pread64, pagemap, &entry, sizeof entry, number * sizeof entry);
+  return (entry & kPresent) != 0 && (!write || (entry & kWriteProtected) == 0);
+}
+
+bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
   const View view = view_of_block(*state.partition, block);
+  if (is_mapped_meanwhile(block, page, write, word)) {
+    state.engine->wake(view);
+    return true;
+  }
   if (write && !may_write(block)) {
     return false;
   }
   if (write && (word & kMapped) != 0 && (word & kWritable) == 0) {
     trace::count(Counter::kFaultsFirstWrite);
-    state.engine->unprotect(view);
-    change_word(word_of(block), kMarker | kUndefined, kDirty | kWritable);
+    if (state.engine->kind() != base::EngineChoice::kSigsegv && take_access(block)) {
+      state.engine->hide(view);
+      state.engine->map(view, true);
+    } else {
+      state.engine->unprotect(view);
+    }
+    change_word(word_of(block), kMarker | kUndefined, kMapped | kDirty | kWritable);
     return true;
   }
   if (state.resident.is_hidden(block)) {
@@ -177,7 +236,7 @@ bool serve(uint64_t block, bool write, uint32_t page) {
       return serve_fresh(block, write);
     case kResident:
     case kWriting:
-      return serve_resident(block, write, word);
+      return serve_resident(block, write, page, word);
     case kStored:
       return serve_stored(block, page);
     case kSinglePages:

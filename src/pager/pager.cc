@@ -266,7 +266,8 @@ Status start_once() {
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
   state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
   const base::Result<int> requests = open_request_descriptor();
-  if (!state.resident.open(blocks) || !open_single_pages(blocks) || !open_read_buffers() || state.room_reserved == nullptr || !requests.ok()) {
+  if (!state.resident.open(blocks) || !open_single_pages(blocks) || !open_read_buffers() || state.room_reserved == nullptr ||
+      !requests.ok()) {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }

@@ -14,7 +14,7 @@ constexpr double kGrowth = 1.0;  // for a block that came back
 constexpr double kShrinking = 0.25;
 constexpr int kMostDisplaced = 8;
 constexpr uint64_t kBeginning = 16;  // memory is full when more than this part of all blocks is elsewhere
-constexpr uint64_t kGroup = 16;  // blocks that are chosen together
+constexpr uint64_t kGroup = 16;      // blocks that are chosen together
 constexpr int kMostLooks = 64;
 constexpr uint32_t kMuchOlder = 4;  // times
 

@@ -8,7 +8,8 @@
 // Blocks that were loaded while there was room are kept from the start. When there is none left, blocks that are loaded for the
 // first time take the place of some of these, so that what is kept is spread evenly over all that was ever used: groups of
 // blocks draw lots (a hash), and as many as there is room for have the smallest. A sweep then meets what is in memory and what
-// must be read in turn, and the disk works while the program computes; were it in one piece, they would work one after the other.
+// must be read in turn, and the disk works while the program computes; were it in one piece, they would work one after the
+// other.
 //
 // Uses are seen only where they fault, so the oldest quarter of the kept blocks and the older half of the passing ones are
 // *hidden* from the program: one that is still in use faults, for microseconds instead of a transfer, and is known to be. How
@@ -98,7 +99,7 @@ class Replacement {
   List lists_[kPlaces];
   uint32_t now_ = 0;
   uint64_t known_ = 0;  // blocks that were ever loaded, and are not forgotten
-  double grown_ = 0;  // how much longer the passing queue is than at least
+  double grown_ = 0;    // how much longer the passing queue is than at least
 };
 
 }  // namespace headroom::pager

@@ -40,7 +40,7 @@ struct Stream {
   int64_t window;     // in blocks; doubles while the reader goes on
   uint64_t used_at;   // for replacement
   int64_t direction;  // 1, -1, or 0 while it is not known
-  bool marked;        // a block of the window has the marker
+  int64_t marker;     // block that was left unmapped; behind `last` if there is none ahead
 };
 
 struct State {
@@ -60,6 +60,8 @@ struct State {
   int bring_count = 0;
   Stream streams[kStreams] = {};
   uint64_t stream_clock = 0;
+  uint64_t fresh_next = 0;        // where somebody who touches blocks in order will go on
+  uint64_t fresh_window = 0;      // how many of them are touched ahead
   uint64_t awake_until_ns = 0;    // the thread does not sleep before
   bool waits_for_others = false;  // asked other ranks for room
   uint64_t asked_at_ns = 0;
@@ -122,6 +124,8 @@ void evict_unneeded(uint64_t first, uint64_t count);
 /// These blocks will be overwritten: what they contain need neither be written out nor read again.
 void forget_content(uint64_t first, uint64_t count);
 void write_done(uint64_t first, uint64_t count);
+/// Says in the block's word that it is not mapped, before it is hidden; false if somebody holds it, or it was not mapped.
+bool take_access(uint64_t block);
 /// The mark that a block with this word, which leaves, gets for having been out.
 uint64_t out_marks(uint64_t word);
 /// True if some process writes into the view by cross-memory attach right now (heap/system_call_wrappers.cc).

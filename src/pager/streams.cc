@@ -1,7 +1,7 @@
 // Sequential readers, forward and backward: recognised by faults on blocks one after the other, and read ahead of.
 //
-// A stream has a window, from its last fault on, that doubles while the reader goes on. A block in the middle of it stays unmapped
-// (the marker): its first use says that the reader is on its way, and so does the use of a block that was hidden.
+// A stream has a window, from its last fault on, that doubles while the reader goes on. A block in the middle of it stays
+// unmapped (the marker): its first use says that the reader is on its way, and so does the use of a block that was hidden.
 #include "pager/read_buffers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -57,7 +57,8 @@ uint64_t stored_run(const Stream& stream) {
 
 /// Reads ahead as far as the streams' windows and the room allow.
 void read_ahead(Stream& stream) {
-  while ((stream.end - stream.next) * stream.direction > 0 && state.store->in_flight() < Store::kDepth / 2 && !must_wait_for_read_buffer()) {
+  while ((stream.end - stream.next) * stream.direction > 0 && state.store->in_flight() < Store::kDepth / 2 &&
+         !must_wait_for_read_buffer()) {
     const uint64_t count = stored_run(stream);
     if (count == 0) {
       stream.next += stream.direction;
@@ -80,10 +81,10 @@ void read_ahead(Stream& stream) {
     // Counted from the stream's last fault in its direction; what the middle lies in may be in memory already.
     const int64_t middle = 1 + stream.window / 2;
     const int64_t nearest = (stream.next - stream.last) * stream.direction - blocks;
-    if (!stream.marked && nearest + blocks > middle) {
+    if ((stream.marker - stream.last) * stream.direction <= 0 && nearest + blocks > middle) {
       const int64_t distance = nearest > middle ? nearest : middle;
-      change_word(word_of(static_cast<uint64_t>(stream.last + stream.direction * distance)), 0, kMarker);
-      stream.marked = true;
+      stream.marker = stream.last + stream.direction * distance;
+      change_word(word_of(static_cast<uint64_t>(stream.marker)), 0, kMarker);
     }
   }
 }
@@ -106,7 +107,7 @@ void extend_stream(uint64_t number) {
   int64_t direction = 0;
   Stream* stream = stream_of(number, direction);
   if (stream == nullptr) {  // perhaps the beginning of one
-    *oldest_stream() = {block, block, block, 2, ++state.stream_clock, 0, false};
+    *oldest_stream() = {block, block, block, 2, ++state.stream_clock, 0, block};
     return;
   }
   if (stream->direction == 0) {
@@ -115,7 +116,6 @@ void extend_stream(uint64_t number) {
   }
   stream->used_at = ++state.stream_clock;
   stream->last = block;
-  stream->marked = false;
   stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
   stream->next = (stream->next - block) * direction > 0 ? stream->next : block + direction;
   const int64_t end = block + direction * (1 + stream->window);
@@ -127,7 +127,7 @@ void read_announced(uint64_t first, uint64_t count) {
   const uint64_t most = share_of_memory() / kBlockBytes / 2;
   const auto window = static_cast<int64_t>(count < most ? count : most);
   const auto begin = static_cast<int64_t>(first);
-  *oldest_stream() = {begin, begin, begin + window, window, ++state.stream_clock, 1, false};
+  *oldest_stream() = {begin, begin, begin + window, window, ++state.stream_clock, 1, begin};
 }
 
 void read_streams_ahead() {
