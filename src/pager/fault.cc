@@ -310,7 +310,9 @@ bool serve_waiting(uint64_t first, uint64_t count, uint32_t page) {
 
 void place_content(uint64_t first, uint64_t count, const char* content) {
   for (uint64_t block = first; block < first + count;) {
-    const bool writable = has_waiting_writer(block) && may_write(block);
+    // With forked children the write comes later: what they still need of the block must be here before it can be given to
+    // them.
+    const bool writable = has_waiting_writer(block) && !has_fork_children();
     uint64_t run = (word_of(block).load(std::memory_order_relaxed) & kMarker) != 0 ? 0 : 1;
     while (run > 0 && !writable && block + run < first + count && !is_special(block + run)) {
       ++run;
