@@ -9,7 +9,8 @@
 //       was found in use outside the arena (pager/other_memory.cc), and is then brought back by evicting.
 //   L3  a member that is not armed has reserved everything it has allocated, so it needs no fault tracking;
 //       a member that is armed has reserved what is resident or on its way in.
-//   L4  at most `slots` members hold a slot, but for those admitted as overdue (counted).
+//   L4  at most `slots` members hold a slot, but for those admitted as overdue, or beside members that jump about in memory that
+//       is on storage and so leave their core idle (both counted).
 //
 // A dead member's claims are given back by whoever notices first (session.h); the exchange of `state` makes that once only.
 #pragma once
@@ -54,6 +55,7 @@ struct alignas(64) Member {
   std::atomic<int64_t> asked_bytes;  // what others would like this member to give back
   std::atomic<uint64_t> ready_since_ns;
   std::atomic<uint64_t> blocked_since_ns;
+  std::atomic<uint64_t> read_page_at_ns;     // when it last had to wait for a single page from storage
   std::atomic<int64_t> working_set_bytes;    // of its blocks, how many were resident when its last turn ended
   std::atomic<uint32_t> slot_bell;           // futex: a slot may be free
   std::atomic<int32_t> remote_write_target;  // pid whose memory this process writes by cross-memory attach, or 0

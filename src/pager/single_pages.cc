@@ -95,7 +95,9 @@ bool continues_recent(uint64_t block, uint32_t page) {
 }
 
 void start_page_read(uint64_t block, uint32_t page) {
-  state.awake_until_ns = base::monotonic_ns() + kAwakeNs;
+  const uint64_t now = base::monotonic_ns();
+  state.awake_until_ns = now + kAwakeNs;
+  state.session->self->read_page_at_ns.store(now, std::memory_order_relaxed);
   Pages& pages = table[block];
   if (state_of(word_of(block).load(std::memory_order_relaxed)) == kStored) {
     pages = {};

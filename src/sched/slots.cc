@@ -15,6 +15,7 @@ using trace::Counter;
 constexpr uint64_t kOverdueNs = 5'000'000'000;
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
+constexpr uint64_t kJumpsAboutNs = 10'000'000;
 
 void note_held_slots(uint32_t held) {
   std::atomic<uint32_t>& most = ledger().most_held_slots;
@@ -39,16 +40,39 @@ bool fits(const Member& candidate) {
   return in_use == 0 || wanted > room || in_use + wanted <= room;
 }
 
+/// How many of those who have a slot wait for single pages most of the time: the core is free for somebody else meanwhile, and the
+/// more of them there are, the better the disk is used.
+uint32_t lent_slots() {
+  if (ledger().asked_slots != 0) {
+    return 0;
+  }
+  const uint64_t now = base::monotonic_ns();
+  uint32_t lent = 0;
+  for (const Member& member : ledger().members) {
+    if (is_alive(member) && member.has_slot.load(std::memory_order_relaxed) != 0) {
+      const uint64_t at = member.read_page_at_ns.load(std::memory_order_relaxed);
+      lent += at != 0 && (at > now || now - at < kJumpsAboutNs) ? 1 : 0;
+    }
+  }
+  return lent;
+}
+
 bool try_take_slot() {
+  const uint32_t lent = lent_slots();
+  const uint32_t slots = ledger().slots() + lent;
   uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
-  if (held > 0 && held < ledger().slots() && !fits(self())) {
+  if (held > lent && held < slots && !fits(self())) {
     trace::count(Counter::kTurnsPutOff);
     return false;
   }
-  while (held < ledger().slots()) {
+  while (held < slots) {
     // acq_rel: pairs with release_slot() of the member whose turn ended.
     if (ledger().held_slots.compare_exchange_weak(held, held + 1, std::memory_order_acq_rel)) {
-      note_held_slots(held + 1);
+      if (held < ledger().slots()) {
+        note_held_slots(held + 1);
+      } else {
+        trace::count(Counter::kTurnsLent);
+      }
       self().has_slot.store(1, std::memory_order_release);
       return true;
     }

@@ -12,14 +12,17 @@ def compile_stress(mpi):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "threads", "each", "policy"), [(2, 3, 20, "auto"), (2, 3, 20, "aggressive"), (1, 1, 60, "lazy")]
+    ("ranks", "threads", "each", "policy", "memory"),
+    [(2, 3, 20, "auto", 32), (2, 3, 20, "aggressive", 32), (1, 1, 60, "lazy", 32), (1, 3, 60, "auto", 96)],
 )
-def test_stress(mpi, engine, ranks, threads, each, policy, tmp_path):
-    settings = {"memory": "32M", "engine": engine, "evict": policy, "checksums": "on"}
+def test_stress(mpi, engine, ranks, threads, each, policy, memory, tmp_path):
+    settings = {"memory": f"{memory}M", "engine": engine, "evict": policy, "checksums": "on"}
     run = headroom_run([compile_stress(mpi), threads, each, 700, 1], tmp_path, before=mpi.command(ranks), **settings)
     assert run.status == 0 and run.output.startswith("wrong 0\n"), run.errors
     done = {name: int(count) for name, count in (line.split() for line in run.output.splitlines()[1:])}
     assert all(done.values()), done  # each kind of operation
     assert run.engines() == {engine}
     assert run.total("pages_checked") > 0
-    run.assert_paged(run.total("allocated_bytes_peak"), 32 * MIB)
+    run.assert_paged(run.total("allocated_bytes_peak"), memory * MIB)
+    # There is a read buffer for every 32 MiB that a rank has.
+    assert (run.total("bytes_read_buffered") > 0) == (memory // ranks >= 32)
