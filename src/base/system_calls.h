@@ -110,6 +110,10 @@ class FutexLock {
       futex_wait(&word_, 2, -1, false);
     }
   }
+  bool try_lock() {
+    uint32_t expected = 0;
+    return word_.compare_exchange_strong(expected, 1, std::memory_order_acquire);
+  }
   void unlock() {
     // release: pairs with the acquire in lock().
     if (word_.exchange(0, std::memory_order_release) == 2) {

@@ -115,6 +115,7 @@ void remove_users(uint64_t first, uint64_t pages) {
       continue;
     }
     if (run > 0) {
+      pager::let_touch_ahead(block - run, run, false);
       pager::discard_blocks(block - run, run);
       pager::unclaim_blocks(run);
       run = 0;

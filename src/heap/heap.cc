@@ -134,6 +134,8 @@ void* take(uint64_t bytes, uint64_t alignment, bool zeroed) {
   if (zeroed) {
     zero_what_is_not(placement.value, bytes);
   }
+  const uint64_t first = arena::block_of(placement.value.offset);
+  pager::let_touch_ahead(first, arena::block_of(placement.value.offset + bytes - 1) - first + 1, true);
   return address_of(placement.value.offset);
 }
 

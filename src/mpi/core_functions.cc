@@ -20,6 +20,7 @@
 #include "mpi/progress_hook.h"
 #include "mpi/shortcuts.h"
 #include "pager/pager.h"
+#include "sched/preemption.h"
 #include "sched/scheduler.h"
 #include "trace/counters.h"
 
@@ -131,6 +132,7 @@ void explain_singletons(const char* abi) {
 /// What is known of this process's MPI library, once it has begun.
 void library_began(const char* abi, bool spins) {
   sched::set_library_spins(spins);
+  sched::watch_long_turns();
   if (pager::is_running()) {
     strncpy(pager::session().self->abi, abi, sizeof pager::session().self->abi - 1);
     (void)sched::mode();

@@ -9,7 +9,8 @@
 //       was found in use outside the arena (pager/other_memory.cc), and is then brought back by evicting.
 //   L3  a member that is not armed has reserved everything it has allocated, so it needs no fault tracking;
 //       a member that is armed has reserved what is resident or on its way in.
-//   L4  at most `slots` members hold a slot, but for those admitted as overdue, or beside members that jump about in memory that
+//   L4  at most `slots` members hold a slot, but for those admitted as overdue, or beside members that jump about in memory
+//   that
 //       is on storage and so leave their core idle (both counted).
 //
 // A dead member's claims are given back by whoever notices first (session.h); the exchange of `state` makes that once only.

@@ -109,7 +109,7 @@ int64_t write_out(uint64_t block, bool keep) {
   const bool was_hidden = state.resident.is_hidden(block);
   uint64_t first = block;
   uint64_t count = 1;
-  while (count < kTransferBlocks && state.resident.are_alike(block, block + count) &&
+  while (count < transfer_room(block) && state.resident.are_alike(block, block + count) &&
          (!was_hidden || state.resident.is_hidden(block + count))) {
     ++count;
   }

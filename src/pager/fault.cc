@@ -42,8 +42,8 @@ void make_fresh(uint64_t block, bool write) {
               kResident | kMapped | (write ? kDirty | kWritable : 0));
 }
 
-bool is_fresh(uint64_t block) {
-  return block < state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes &&
+bool may_touch_ahead(uint64_t block) {
+  return block < state.partition->limit / kBlockBytes && state.may_touch_ahead[block].load(std::memory_order_relaxed) &&
          state_of(word_of(block).load(std::memory_order_acquire)) == kFresh;
 }
 
@@ -59,7 +59,8 @@ void touch_ahead(uint64_t block, bool write) {
   if (state.fresh_window > 0) {
     make_room(static_cast<int64_t>(state.fresh_window * kBlockBytes));
   }
-  for (; next <= block + state.fresh_window && is_fresh(next) && (!write || may_write(next)) && reserve_blocks(1); ++next) {
+  for (; next <= block + state.fresh_window && may_touch_ahead(next) && (!write || may_write(next)) && reserve_blocks(1);
+       ++next) {
     state.resident.expect(next);
     make_fresh(next, write);
     trace::count(Counter::kBlocksTouchedAhead);
@@ -264,7 +265,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
     trace::count(Counter::kFaultsStorage);
     count_for_label(block, 1, 0);
   }
-  if (serve(block, write, page)) {
+  if (!(from_storage && must_wait_for_turn()) && serve(block, write, page)) {
     if (request != nullptr) {
       finish(*request);
     }
@@ -369,9 +370,10 @@ void read_done(uint64_t first, uint64_t count) {
 }
 
 void pump() {
+  const bool waits = state.pending_count > 0 && must_wait_for_turn();
   if (state.pending_count > 0) {
     for (Pending& pending : state.pending) {
-      if (pending.used && served_now(pending)) {
+      if (pending.used && !(waits && pending.from_storage) && served_now(pending)) {
         end_pending(pending);
       }
     }
@@ -387,7 +389,7 @@ void pump() {
   if (state.armed && state.session->ledger->free_bytes.load(std::memory_order_relaxed) < 0) {
     make_room(0);
   }
-  if (state.armed) {
+  if (state.armed && !waits) {
     read_streams_ahead();
   }
 }

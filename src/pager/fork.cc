@@ -97,7 +97,8 @@ const char* content_of(uint64_t block) {
       return zeros;
     case kStored:
     case kSinglePages: {
-      const long bytes = system_call(SYS_pread64, state.file.descriptor, bounce, kBlockBytes, block * kBlockBytes);
+      const StorePlace place = place_of(state.files, block * kBlockBytes);
+      const long bytes = system_call(SYS_pread64, place.descriptor, bounce, kBlockBytes, place.offset);
       const bool has_pages = state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages;
       const bool right =
           has_pages ? absent_pages_are_right(block, bounce) : is_what_was_written(block * kBlockBytes, bounce, kBlockBytes);

@@ -121,7 +121,9 @@ void finish_fork_in_child() {
     kept[1] = keep(fork_channel.lifeline_read);
   }
   drop_children_in_child();
-  (void)system_call(SYS_close, state.file.descriptor);
+  for (int file = 0; file < state.files.count; ++file) {
+    (void)system_call(SYS_close, state.files.descriptors[file]);
+  }
   (void)system_call(SYS_close, state.partition->descriptor);
   if (state.engine->descriptor() >= 0) {
     (void)system_call(SYS_close, state.engine->descriptor());

@@ -42,6 +42,7 @@ base::FutexLock transition_lock;
 std::atomic<bool> armed_flag{false};
 std::atomic<bool> forked_child{false};
 std::atomic<void (*)()> when_changed{nullptr};
+std::atomic<bool (*)()> turn_is_over{nullptr};
 
 void tell_of_change() {
   if (void (*function)() = when_changed.load(std::memory_order_acquire)) {
@@ -243,13 +244,13 @@ Status start_once() {
     base::log_warning("started without `headroom run`: no budget and no storage are set, so memory is left to the system");
     return Status::kUnavailable;
   }
-  const base::Result<StoreFile> file = open_store_file();
-  if (!file.ok()) {
+  const base::Result<StoreFiles> files = open_store_files();
+  if (!files.ok()) {
     base::die("cannot use the storage directory, see above");
   }
-  state.file = file.value;
+  state.files = files.value;
   state.engine = make_engine();
-  state.store = make_store(state.file);
+  state.store = make_store(state.files);
   if (node::join_session(the_session) != Status::kOk ||
       arena::open_partition(detail::the_partition, the_session.index) != Status::kOk) {
     return Status::kUnavailable;
@@ -260,14 +261,15 @@ Status start_once() {
   trace::move_counters(self.counters);
   self.engine.store(static_cast<uint32_t>(state.engine->kind()), std::memory_order_relaxed);
   self.store.store(static_cast<uint32_t>(state.store->kind()), std::memory_order_relaxed);
-  self.store_direct.store(state.file.direct ? 1 : 0, std::memory_order_relaxed);
+  self.store_direct.store(state.files.direct ? 1 : 0, std::memory_order_relaxed);
   self.arena_descriptor.store(detail::the_partition.descriptor, std::memory_order_relaxed);
   self.arena_inode.store(arena::inode_of(detail::the_partition.descriptor), std::memory_order_release);
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
   state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
+  state.may_touch_ahead = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   const base::Result<int> requests = open_request_descriptor();
   if (!state.resident.open(blocks) || !open_single_pages(blocks) || !open_read_buffers() || state.room_reserved == nullptr ||
-      !requests.ok()) {
+      state.may_touch_ahead == nullptr || !requests.ok()) {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }
@@ -338,6 +340,13 @@ bool is_armed() { return armed_flag.load(std::memory_order_acquire); }
 
 void call_when_changed(void (*function)()) { when_changed.store(function, std::memory_order_release); }
 
+void ask_at_storage_faults(bool (*function)()) { turn_is_over.store(function, std::memory_order_release); }
+
+bool must_wait_for_turn() {
+  bool (*function)() = turn_is_over.load(std::memory_order_acquire);
+  return function != nullptr && function();
+}
+
 void claim_blocks(uint64_t count) {
   const auto bytes = static_cast<int64_t>(count * arena::kBlockBytes);
   {
@@ -377,6 +386,12 @@ void discard_blocks(uint64_t block, uint64_t count) {
   request.block = block;
   request.count = count;
   perform(request);
+}
+
+void let_touch_ahead(uint64_t block, uint64_t count, bool may) {
+  for (uint64_t each = block; each < block + count; ++each) {
+    state.may_touch_ahead[each].store(may, std::memory_order_relaxed);
+  }
 }
 
 void unclaim_blocks(uint64_t count) {

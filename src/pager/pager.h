@@ -72,9 +72,17 @@ bool is_armed();
 /// function.
 void call_when_changed(void (*function)());
 
+/// Has `function` asked, on the pager thread, at each fault on storage and then again every millisecond: whether the fault has
+/// to wait because it is not this process's turn. One function.
+void ask_at_storage_faults(bool (*function)());
+
 /// Claims budget for `count` more blocks that allocations will use. While memory is enough this reserves them; the call
 /// that does not fit makes the node short and arms this process.
 void claim_blocks(uint64_t count);
+
+/// Whether fresh blocks from `block` on may get memory ahead of their first touch: they belong to an allocation, and nothing
+/// else is going to be put there. To be ended before they are discarded. Thread-safe.
+void let_touch_ahead(uint64_t block, uint64_t count, bool may);
 
 /// Gives the claim on `count` blocks back, after their content was discarded (while memory is enough; later the reservation
 /// follows what is resident).

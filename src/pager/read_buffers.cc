@@ -11,7 +11,7 @@ namespace {
 constexpr int kBuffers = 8;
 constexpr uint64_t kBufferBytes = kTransferBlocks * arena::kBlockBytes;
 constexpr uint64_t kHugePageBytes = 2 << 20;
-constexpr int64_t kMemoryForEach = 32 * static_cast<int64_t>(kBufferBytes);
+constexpr int64_t kMemoryForEach = 48 * static_cast<int64_t>(kBufferBytes);
 constexpr int kEnough = 4;  // to keep the disk busy
 
 struct Buffer {
@@ -24,7 +24,7 @@ char* memory = nullptr;
 int used = 0;
 bool filled = false;  // since they were emptied
 
-/// As many as take a thirty-second of the memory that there is for each rank.
+/// As many as take a forty-eighth of the memory that there is for each rank.
 int how_many() {
   const node::Ledger& ledger = *state.session->ledger;
   const int64_t ranks = ledger.alive.load(std::memory_order_relaxed);

@@ -110,6 +110,12 @@ bool Replacement::displace_unchosen() {
   return false;
 }
 
+void Replacement::expect(uint64_t block, bool ahead) {
+  blocks_[block].ahead = ahead;
+  coming_ += blocks_[block].coming ? 0 : 1;
+  blocks_[block].coming = true;
+}
+
 void Replacement::forget(uint64_t block) {
   if (blocks_[block].used_at != 0) {
     blocks_[block].used_at = 0;
@@ -120,6 +126,8 @@ void Replacement::forget(uint64_t block) {
 void Replacement::loaded(uint64_t block) {
   const auto number = static_cast<uint32_t>(block);
   const uint32_t last_used = blocks_[block].used_at;
+  coming_ -= blocks_[block].coming ? 1 : 0;
+  blocks_[block].coming = false;
   blocks_[block].used_at = ++now_;
   known_ += last_used == 0 ? 1 : 0;
   if (last_used == 0 && known_ > count() + known_ / kBeginning) {
@@ -191,7 +199,7 @@ uint32_t Replacement::next_to_hide() {
     blocks_[block].hidden_at = now_;
     return block;
   };
-  if (lists_[kPassing].head != kNoBlock && lists_[kPassingHidden].count < passing() / kPassingHiddenPart) {
+  if (lists_[kPassing].head != kNoBlock && lists_[kPassingHidden].count < (passing() - coming_) / kPassingHiddenPart) {
     return hide(kPassing, kPassingHidden);
   }
   if (lists_[kKept].head != kNoBlock && lists_[kKeptHidden].count < kept() / kKeptHiddenPart) {
@@ -209,7 +217,7 @@ bool Replacement::are_alike(uint64_t one, uint64_t other) const {
   return blocks_[one].listed && blocks_[other].listed && blocks_[one].place / 2 == blocks_[other].place / 2;
 }
 
-uint64_t Replacement::count() const { return passing() + kept(); }
+uint64_t Replacement::count() const { return passing() - coming_ + kept(); }
 
 uint32_t Replacement::first() const {
   for (const List& list : lists_) {
@@ -233,7 +241,7 @@ uint32_t Replacement::after(uint32_t block) const {
 }
 
 uint64_t Replacement::room_ahead(uint64_t room) const {
-  const auto ahead = static_cast<uint64_t>(passing_target(room) * 3 / 4);
+  const auto ahead = static_cast<uint64_t>(passing_target(room) / 2);
   return ahead > 2 ? ahead : 2;
 }
 

@@ -35,7 +35,7 @@ class Replacement {
   /// The block has got its memory, because it is used.
   void loaded(uint64_t block);
   /// The block will get its memory ahead of a use that is likely (or not ahead of it): the first use seen is then not a second.
-  void expect(uint64_t block, bool ahead = true) { blocks_[block].ahead = ahead; }
+  void expect(uint64_t block, bool ahead = true);
   /// A block whose eviction was given up, or that was written and stays, is back where it was; not a use.
   void returned(uint64_t block);
   /// A resident block was used (it faulted).
@@ -78,7 +78,8 @@ class Replacement {
     uint32_t hidden_at;  // while it is hidden
     Place place;         // meaningful while `listed`
     bool listed;
-    bool ahead;  // read ahead, and not seen in use
+    bool ahead;   // read ahead, and not seen in use
+    bool coming;  // expected, and not loaded yet
   };
   struct List {
     uint32_t head = kNoBlock;
@@ -86,7 +87,8 @@ class Replacement {
     uint64_t count = 0;
   };
 
-  [[nodiscard]] uint64_t passing() const { return lists_[kPassing].count + lists_[kPassingHidden].count; }
+  /// With those that are on their way, whose room is taken.
+  [[nodiscard]] uint64_t passing() const { return lists_[kPassing].count + lists_[kPassingHidden].count + coming_; }
   [[nodiscard]] uint64_t kept() const { return lists_[kKept].count + lists_[kKeptHidden].count; }
   [[nodiscard]] double passing_target(uint64_t room) const;
   void append(uint32_t block, Place place);
@@ -98,6 +100,7 @@ class Replacement {
   Block* blocks_ = nullptr;
   List lists_[kPlaces];
   uint32_t now_ = 0;
+  uint64_t coming_ = 0;
   uint64_t known_ = 0;  // blocks that were ever loaded, and are not forgotten
   double grown_ = 0;    // how much longer the passing queue is than at least
 };

@@ -17,7 +17,8 @@ namespace headroom::pager {
 
 inline constexpr int kMaxPending = 512;
 inline constexpr int kStreams = 8;
-inline constexpr uint64_t kTransferBlocks = 4;          // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
+inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
+static_assert(kTransferBlocks * arena::kBlockBytes == kStripeBytes);
 inline constexpr int64_t kFloorBytes = 4 << 20;         // what a rank must be able to have while it computes
 inline constexpr int64_t kWaitingFloorBytes = 1 << 20;  // what it may keep while it waits
 
@@ -47,7 +48,7 @@ struct State {
   arena::Partition* partition = nullptr;
   node::Session* session = nullptr;
   Store* store = nullptr;
-  StoreFile file;
+  StoreFiles files;
   FaultEngine* engine = nullptr;
   bool armed = false;
   uint64_t covered = 0;            // bytes of the arena view that the engine watches
@@ -60,10 +61,11 @@ struct State {
   int bring_count = 0;
   Stream streams[kStreams] = {};
   uint64_t stream_clock = 0;
-  uint64_t fresh_next = 0;        // where somebody who touches blocks in order will go on
-  uint64_t fresh_window = 0;      // how many of them are touched ahead
-  uint64_t awake_until_ns = 0;    // the thread does not sleep before
-  bool waits_for_others = false;  // asked other ranks for room
+  std::atomic<bool>* may_touch_ahead = nullptr;  // by block; set by the program's threads
+  uint64_t fresh_next = 0;                       // where somebody who touches blocks in order will go on
+  uint64_t fresh_window = 0;                     // how many of them are touched ahead
+  uint64_t awake_until_ns = 0;                   // the thread does not sleep before
+  bool waits_for_others = false;                 // asked other ranks for room
   uint64_t asked_at_ns = 0;
   int64_t other_bytes = 0;  // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
@@ -144,6 +146,9 @@ bool is_armed_for_sure();
 /// arming meanwhile.
 bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before);
 
+/// Whether faults on storage have to wait: it is not this process's turn.
+bool must_wait_for_turn();
+
 // hold.cc
 /// Ends pin()'s and try_lock()'s holds on a block whose content is given up.
 void unpin(uint64_t block);
@@ -162,6 +167,8 @@ void count_other_memory_roughly();
 
 // transfers.cc
 bool can_transfer();
+/// How many blocks from `block` on, at most, one transfer can move: up to the end of a stripe of the store.
+inline uint64_t transfer_room(uint64_t block) { return kTransferBlocks - block % kTransferBlocks; }
 void start_transfer(bool write, uint64_t first, uint64_t count);
 /// The same for pages of one block; the memory is the pages'.
 void start_page_transfer(bool write, uint64_t block, uint64_t first_page, uint64_t count, void* memory);

@@ -1,9 +1,10 @@
 // The backing store: where blocks go when memory is short.
 //
-// One file a process, made without a name (O_TMPFILE, or unlinked at once) in the storage directory, so nothing is left
-// behind however the process ends. Its offsets are the partition's. Transfers go straight between the alias mapping and
-// the file (O_DIRECT), many at a time: by io_uring, or by a few threads where io_uring is refused (containers). Buffers are
-// never registered with io_uring: a registered buffer pins its pages, and punching pinned pages loses data silently.
+// One file a process in each storage directory, made without a name (O_TMPFILE, or unlinked at once), so nothing is left behind
+// however the process ends. Offsets are the partition's; several files take a stripe of 1 MiB in turn. Transfers go straight
+// between the alias mapping and the file (O_DIRECT), many at a time: by io_uring, or by a few threads where io_uring is refused
+// (containers). Buffers are never registered with io_uring: a registered buffer pins its pages, and punching pinned pages loses
+// data silently.
 //
 // The pager thread alone submits and collects; a store is not thread-safe. Completions arrive in any order; `descriptor`
 // becomes readable when there are some.
@@ -20,9 +21,9 @@ namespace headroom::pager {
 
 struct Transfer {
   bool write;
-  uint64_t offset;  // in the file, a multiple of 4096
+  uint64_t offset;  // in the store, a multiple of 4096
   void* memory;
-  uint64_t bytes;  // a multiple of 4096
+  uint64_t bytes;  // a multiple of 4096; all of them in one stripe
   uint64_t tag;    // the caller's
 };
 
@@ -47,25 +48,36 @@ class Store {
   int in_flight_ = 0;
 };
 
-/// The file behind the store.
-struct StoreFile {
-  int descriptor = -1;
-  bool direct = false;
+inline constexpr int kMostFiles = 8;
+inline constexpr uint64_t kStripeBytes = 1 << 20;
+
+/// The files behind the store.
+struct StoreFiles {
+  int descriptors[kMostFiles] = {};
+  int count = 0;
+  bool direct = false;  // all of them
 };
 
-/// Makes the file in the storage directory of the settings. Errors are logged with directory, cause and remedy.
-base::Result<StoreFile> open_store_file();
+/// Where a byte of the store is.
+struct StorePlace {
+  int descriptor;
+  uint64_t offset;
+};
+StorePlace place_of(const StoreFiles& files, uint64_t offset);
 
-/// Sets aside room for the file's bytes [offset, offset + bytes), so that a full file system is noticed before data moves and
-/// the file is laid out in large pieces. Returns an errno value; 0 also where the file system cannot set room aside.
-int reserve_store_room(const StoreFile& file, uint64_t offset, uint64_t bytes);
+/// Makes the files in the storage directories of the settings. Errors are logged with directory, cause and remedy.
+base::Result<StoreFiles> open_store_files();
+
+/// Sets aside room for the store's bytes [offset, offset + bytes), so that a full file system is noticed before data moves and
+/// the files are laid out in large pieces. Returns an errno value; 0 also where the file system cannot set room aside.
+int reserve_store_room(const StoreFiles& files, uint64_t offset, uint64_t bytes);
 
 /// Makes the store that the settings ask for; ends the process if a forced one cannot be had. Placed in static memory.
-Store* make_store(const StoreFile& file);
+Store* make_store(const StoreFiles& files);
 
 // The two kinds and what may stand in front of them; nullptr if it cannot be had.
-Store* make_io_uring_store(const StoreFile& file);
-Store* make_thread_store(const StoreFile& file);
+Store* make_io_uring_store(const StoreFiles& files);
+Store* make_thread_store(const StoreFiles& files);
 Store* make_faulty_store(Store* behind, const char* specification);
 
 }  // namespace headroom::pager

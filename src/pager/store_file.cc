@@ -1,4 +1,4 @@
-// The nameless file behind a store, and the choice of store; see store.h.
+// The nameless files behind a store, and the choice of store; see store.h.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,14 +48,16 @@ bool direct_works(int descriptor) {
 
 }  // namespace
 
-base::Result<StoreFile> open_store_file() {
+namespace {
+
+/// The file of one directory; `direct` says how it was opened.
+base::Result<int> open_in(const char* directory, bool& direct) {
   const base::Settings& settings = base::settings();
-  StoreFile file;
   if (settings.store_direct != StoreDirectChoice::kOff) {
-    const int descriptor = open_nameless(settings.storage, O_DIRECT);
-    if (descriptor >= 0 && direct_works(descriptor)) {
-      file = {descriptor, true};
-      return file;
+    const int descriptor = open_nameless(directory, O_DIRECT);
+    direct = descriptor >= 0 && direct_works(descriptor);
+    if (direct) {
+      return descriptor;
     }
     if (descriptor >= 0) {
       close(descriptor);
@@ -63,39 +65,87 @@ base::Result<StoreFile> open_store_file() {
     if (settings.store_direct == StoreDirectChoice::kOn) {
       base::log_warning(
           "error: --store-direct on: the file system of %s refuses direct I/O; use another --storage, or --store-direct auto",
-          settings.storage);
+          directory);
       return Status::kUnavailable;
     }
   }
-  const int descriptor = open_nameless(settings.storage, 0);
+  const int descriptor = open_nameless(directory, 0);
   if (descriptor < 0) {
     base::log_warning("error: cannot make a file in the storage directory %s: %s; choose a writable directory with --storage",
-                      settings.storage, strerror(-descriptor));
+                      directory, strerror(-descriptor));
     return Status::kStorage;
   }
   if (settings.store_direct == StoreDirectChoice::kAuto) {
     base::log_warning(
         "the file system of %s refuses direct I/O; storage goes through the page cache, which costs memory "
         "and speed (choose a local disk with --storage)",
-        settings.storage);
+        directory);
   }
-  file = {descriptor, false};
-  return file;
+  return descriptor;
 }
 
-int reserve_store_room(const StoreFile& file, uint64_t offset, uint64_t bytes) {
-  long result = 0;
-  do {
-    result = system_call(SYS_fallocate, file.descriptor, 1 /* FALLOC_FL_KEEP_SIZE */, offset, bytes);
-  } while (result == -EINTR);
-  return base::is_error(result) && result != -EOPNOTSUPP ? static_cast<int>(-result) : 0;
+}  // namespace
+
+base::Result<StoreFiles> open_store_files() {
+  StoreFiles files;
+  files.direct = true;
+  for (const char* begin = base::settings().storage; *begin != 0;) {
+    const char* end = strchrnul(begin, ':');
+    char directory[4096] = {};
+    const auto length = static_cast<size_t>(end - begin);
+    if (length >= sizeof directory || files.count == kMostFiles) {
+      base::log_warning("error: --storage: a name is too long, or there are more than %d directories", kMostFiles);
+      return Status::kStorage;
+    }
+    memcpy(directory, begin, length);
+    bool direct = false;
+    const base::Result<int> file = open_in(directory, direct);
+    if (!file.ok()) {
+      return file.status;
+    }
+    files.descriptors[files.count++] = file.value;
+    files.direct = files.direct && direct;
+    begin = *end == ':' ? end + 1 : end;
+  }
+  return files;
 }
 
-Store* make_store(const StoreFile& file) {
+StorePlace place_of(const StoreFiles& files, uint64_t offset) {
+  const auto count = static_cast<uint64_t>(files.count);
+  const uint64_t stripe = offset / kStripeBytes;
+  return {files.descriptors[stripe % count], stripe / count * kStripeBytes + offset % kStripeBytes};
+}
+
+int reserve_store_room(const StoreFiles& files, uint64_t offset, uint64_t bytes) {
+  const auto count = static_cast<uint64_t>(files.count);
+  const uint64_t first = offset / kStripeBytes;
+  const uint64_t last = (offset + bytes - 1) / kStripeBytes;
+  for (uint64_t file = 0; file < count; ++file) {
+    // Its first and last stripe of these; where the range lies in one stripe, that part of it alone.
+    const uint64_t from = (first + count - 1 - file) / count;
+    const uint64_t to = last < file ? 0 : (last - file) / count + 1;
+    if (from >= to) {
+      continue;
+    }
+    const bool whole = last > first;
+    const uint64_t begin = from * kStripeBytes + (whole ? 0 : offset % kStripeBytes);
+    const uint64_t length = whole ? (to - from) * kStripeBytes : bytes;
+    long result = 0;
+    do {
+      result = system_call(SYS_fallocate, files.descriptors[file], 1 /* FALLOC_FL_KEEP_SIZE */, begin, length);
+    } while (result == -EINTR);
+    if (base::is_error(result) && result != -EOPNOTSUPP) {
+      return static_cast<int>(-result);
+    }
+  }
+  return 0;
+}
+
+Store* make_store(const StoreFiles& files) {
   const base::Settings& settings = base::settings();
   Store* store = nullptr;
   if (settings.store != StoreChoice::kThreads) {
-    store = make_io_uring_store(file);
+    store = make_io_uring_store(files);
     if (store == nullptr && settings.store == StoreChoice::kIoUring) {
       base::die(
           "--store io_uring: the kernel refuses io_uring here (see /proc/sys/kernel/io_uring_disabled, or the container's "
@@ -106,7 +156,7 @@ Store* make_store(const StoreFile& file) {
     }
   }
   if (store == nullptr) {
-    store = make_thread_store(file);
+    store = make_thread_store(files);
   }
   if (store == nullptr) {
     base::die("cannot start the threads that read and write storage (see `ulimit -u`)");

@@ -25,8 +25,8 @@ using base::system_call;
 
 class IoUringStore final : public Store {
  public:
-  bool open(const StoreFile& file) {
-    file_ = file.descriptor;
+  bool open(const StoreFiles& files) {
+    files_ = files;
     io_uring_params parameters = {};
     const long ring = system_call(SYS_io_uring_setup, kDepth, &parameters);
     if (base::is_error(ring)) {
@@ -128,8 +128,9 @@ class IoUringStore final : public Store {
     io_uring_sqe& entry = submissions_[index];
     memset(&entry, 0, sizeof entry);
     entry.opcode = transfer.write ? IORING_OP_WRITE : IORING_OP_READ;
-    entry.fd = file_;
-    entry.off = transfer.offset;
+    const StorePlace place = place_of(files_, transfer.offset);
+    entry.fd = place.descriptor;
+    entry.off = place.offset;
     entry.addr = reinterpret_cast<uint64_t>(transfer.memory);
     entry.len = static_cast<uint32_t>(transfer.bytes);
     entry.user_data = static_cast<uint64_t>(slot);
@@ -169,7 +170,7 @@ class IoUringStore final : public Store {
     return false;
   }
 
-  int file_ = -1;
+  StoreFiles files_;
   int ring_ = -1;
   int event_ = -1;
   std::atomic<uint32_t>* submission_tail_ = nullptr;
@@ -185,10 +186,10 @@ class IoUringStore final : public Store {
 
 }  // namespace
 
-Store* make_io_uring_store(const StoreFile& file) {
+Store* make_io_uring_store(const StoreFiles& files) {
   alignas(IoUringStore) static char place[sizeof(IoUringStore)];
   auto* store = new (place) IoUringStore;
-  return store->open(file) ? store : nullptr;
+  return store->open(files) ? store : nullptr;
 }
 
 }  // namespace headroom::pager

@@ -23,8 +23,8 @@ class ThreadStore final : public Store {
  public:
   static constexpr int kThreads = 4;
 
-  bool open(const StoreFile& file) {
-    file_ = file.descriptor;
+  bool open(const StoreFiles& files) {
+    files_ = files;
     event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (event_ < 0) {
       return false;
@@ -83,9 +83,9 @@ class ThreadStore final : public Store {
   int perform(const Transfer& transfer) const {
     uint64_t done = 0;
     while (done < transfer.bytes) {
-      const long result =
-          system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, file_, static_cast<char*>(transfer.memory) + done,
-                      transfer.bytes - done, transfer.offset + done);
+      const StorePlace place = place_of(files_, transfer.offset + done);
+      const long result = system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, place.descriptor,
+                                      static_cast<char*>(transfer.memory) + done, transfer.bytes - done, place.offset);
       if (result == -EINTR) {
         continue;
       }
@@ -122,7 +122,7 @@ class ThreadStore final : public Store {
     return nullptr;
   }
 
-  int file_ = -1;
+  StoreFiles files_;
   int event_ = -1;
   std::atomic<uint32_t> work_{0};
   Slot slots_[kDepth];
@@ -130,10 +130,10 @@ class ThreadStore final : public Store {
 
 }  // namespace
 
-Store* make_thread_store(const StoreFile& file) {
+Store* make_thread_store(const StoreFiles& files) {
   alignas(ThreadStore) static char place[sizeof(ThreadStore)];
   auto* store = new (place) ThreadStore;
-  return store->open(file) ? store : nullptr;
+  return store->open(files) ? store : nullptr;
 }
 
 }  // namespace headroom::pager

@@ -45,8 +45,10 @@ uint64_t committed_blocks() { return state.partition->committed.load(std::memory
 
 /// How many of the blocks from the stream's next on can be read in one transfer.
 uint64_t stored_run(const Stream& stream) {
+  const auto next = static_cast<uint64_t>(stream.next);
+  const uint64_t most = stream.direction > 0 ? transfer_room(next) : next % kTransferBlocks + 1;
   uint64_t count = 0;
-  for (int64_t block = stream.next; (stream.end - block) * stream.direction > 0 && count < kTransferBlocks;
+  for (int64_t block = stream.next; (stream.end - block) * stream.direction > 0 && count < most;
        block += stream.direction, ++count) {
     if (state_of(word_of(static_cast<uint64_t>(block)).load(std::memory_order_relaxed)) != kStored) {
       break;

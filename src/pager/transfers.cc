@@ -48,11 +48,11 @@ void ensure_room_in_file(uint64_t offset, uint64_t bytes) {
   if ((bits & bit) != 0) {
     return;
   }
-  if (reserve_store_room(state.file, piece * kRoomPiece, kRoomPiece) == 0) {
+  if (reserve_store_room(state.files, piece * kRoomPiece, kRoomPiece) == 0) {
     bits |= bit;
     return;
   }
-  if (const int error = reserve_store_room(state.file, offset, bytes); error != 0) {
+  if (const int error = reserve_store_room(state.files, offset, bytes); error != 0) {
     die_of(true, bytes, error);
   }
 }

@@ -10,6 +10,7 @@
 #include "pager/pager.h"
 #include "sched/slots.h"
 #include "sched/threads.h"
+#include "sched/turn.h"
 #include "trace/counters.h"
 
 namespace headroom::sched {
@@ -35,6 +36,12 @@ std::atomic<uint64_t> turn_began_ns{0};
 base::FutexLock taking_slot;
 thread_local int calls_of_waits __attribute__((tls_model("initial-exec"))) = 0;
 
+void note_working_set() {
+  self().working_set_bytes.store(
+      self().reserved_bytes.load(std::memory_order_relaxed) - self().other_bytes.load(std::memory_order_relaxed),
+      std::memory_order_relaxed);
+}
+
 /// A turn that only passed a message on (a stage of a collective) does not count as one: the rank has blocked as long as
 /// before.
 void set_blocked() {
@@ -42,9 +49,7 @@ void set_blocked() {
     const uint64_t now = base::monotonic_ns();
     if (now - turn_began_ns.load(std::memory_order_relaxed) >= kShortTurnNs) {
       self().blocked_since_ns.store(now, std::memory_order_relaxed);
-      self().working_set_bytes.store(
-          self().reserved_bytes.load(std::memory_order_relaxed) - self().other_bytes.load(std::memory_order_relaxed),
-          std::memory_order_relaxed);
+      note_working_set();
     }
     set_run_state(RunState::kBlocked);
   }
@@ -68,8 +73,7 @@ void end_blocking() {
     wait_for_slot();
     trace::count(Counter::kTurns);
   }
-  turn_began_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
-  set_run_state(RunState::kRunning);
+  begin_turn();
 }
 
 void sleep_ns(uint32_t ns) {
@@ -78,6 +82,23 @@ void sleep_ns(uint32_t ns) {
 }
 
 }  // namespace
+
+base::FutexLock& turn_lock() { return taking_slot; }
+
+uint64_t turn_began_at() { return turn_began_ns.load(std::memory_order_relaxed); }
+
+void begin_turn() {
+  pager::set_idle(false);
+  turn_began_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
+  set_run_state(RunState::kRunning);
+}
+
+void end_turn_early() {
+  note_working_set();
+  release_slot();
+  become_ready();
+  pager::set_idle(true);
+}
 
 void set_library_spins(bool spins) { library_spins.store(spins, std::memory_order_relaxed); }
 

@@ -12,7 +12,6 @@ using node::Member;
 using node::RunState;
 using trace::Counter;
 
-constexpr uint64_t kOverdueNs = 5'000'000'000;
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
 constexpr uint64_t kJumpsAboutNs = 10'000'000;
@@ -40,8 +39,8 @@ bool fits(const Member& candidate) {
   return in_use == 0 || wanted > room || in_use + wanted <= room;
 }
 
-/// How many of those who have a slot wait for single pages most of the time: the core is free for somebody else meanwhile, and the
-/// more of them there are, the better the disk is used.
+/// How many of those who have a slot wait for single pages most of the time: the core is free for somebody else meanwhile, and
+/// the more of them there are, the better the disk is used.
 uint32_t lent_slots() {
   if (ledger().asked_slots != 0) {
     return 0;
@@ -55,29 +54,6 @@ uint32_t lent_slots() {
     }
   }
   return lent;
-}
-
-bool try_take_slot() {
-  const uint32_t lent = lent_slots();
-  const uint32_t slots = ledger().slots() + lent;
-  uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
-  if (held > lent && held < slots && !fits(self())) {
-    trace::count(Counter::kTurnsPutOff);
-    return false;
-  }
-  while (held < slots) {
-    // acq_rel: pairs with release_slot() of the member whose turn ended.
-    if (ledger().held_slots.compare_exchange_weak(held, held + 1, std::memory_order_acq_rel)) {
-      if (held < ledger().slots()) {
-        note_held_slots(held + 1);
-      } else {
-        trace::count(Counter::kTurnsLent);
-      }
-      self().has_slot.store(1, std::memory_order_release);
-      return true;
-    }
-  }
-  return false;
 }
 
 /// Who should have the free slot: of those who fit the one with most of its memory here, unless somebody has waited long.
@@ -111,6 +87,40 @@ void record(RunState state) {
 
 }  // namespace
 
+bool try_take_slot() {
+  const uint32_t lent = lent_slots();
+  const uint32_t slots = ledger().slots() + lent;
+  uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
+  if (held > lent && held < slots && !fits(self())) {
+    trace::count(Counter::kTurnsPutOff);
+    return false;
+  }
+  while (held < slots) {
+    // acq_rel: pairs with release_slot() of the member whose turn ended.
+    if (ledger().held_slots.compare_exchange_weak(held, held + 1, std::memory_order_acq_rel)) {
+      if (held < ledger().slots()) {
+        note_held_slots(held + 1);
+      } else {
+        trace::count(Counter::kTurnsLent);
+      }
+      self().has_slot.store(1, std::memory_order_release);
+      return true;
+    }
+  }
+  return false;
+}
+
+void take_overdue_slot() {
+  note_held_slots(ledger().held_slots.fetch_add(1, std::memory_order_acq_rel) + 1);
+  self().has_slot.store(1, std::memory_order_release);
+  trace::count(Counter::kTurnsOverdue);
+}
+
+void become_ready() {
+  self().ready_since_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
+  set_run_state(RunState::kReady);
+}
+
 void set_run_state(RunState state) {
   self().run_state.store(static_cast<uint32_t>(state), std::memory_order_release);
   record(state);
@@ -130,8 +140,7 @@ void release_slot() {
 
 void wait_for_slot() {
   const uint64_t started = base::monotonic_ns();
-  self().ready_since_ns.store(started, std::memory_order_relaxed);
-  set_run_state(RunState::kReady);
+  become_ready();
   for (;;) {
     // The bell is read before the slots are looked at: a ring in between makes the futex return at once.
     const uint32_t bell = self().slot_bell.load(std::memory_order_acquire);
@@ -139,9 +148,7 @@ void wait_for_slot() {
       break;
     }
     if (base::monotonic_ns() - started > kOverdueNs) {
-      note_held_slots(ledger().held_slots.fetch_add(1, std::memory_order_acq_rel) + 1);
-      self().has_slot.store(1, std::memory_order_release);
-      trace::count(Counter::kTurnsOverdue);
+      take_overdue_slot();
       break;
     }
     base::futex_wait(&self().slot_bell, bell, kBellTimeoutNs, true);
@@ -149,6 +156,19 @@ void wait_for_slot() {
   trace::count(Counter::kSlotWaitNs, base::monotonic_ns() - started);
 }
 
+bool is_next() { return next_ready() == &self(); }
+
 bool somebody_is_ready() { return next_ready() != nullptr; }
+
+bool somebody_waits_for(uint64_t ns) {
+  const uint64_t now = base::monotonic_ns();
+  for (const Member& member : ledger().members) {
+    if (is_alive(member) && member.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady) &&
+        member.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
+      return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace headroom::sched

@@ -4,10 +4,14 @@
 // Private to src/sched. The process has one slot, whatever the number of its threads (threads.h).
 #pragma once
 
+#include <cstdint>
+
 #include "node/ledger.h"
 #include "pager/pager.h"
 
 namespace headroom::sched {
+
+inline constexpr uint64_t kOverdueNs = 5'000'000'000;  // who has waited so long gets a slot, free or not
 
 inline node::Ledger& ledger() { return *pager::session().ledger; }
 inline node::Member& self() { return *pager::session().self; }
@@ -19,6 +23,16 @@ void set_run_state(node::RunState state);
 
 /// Waits until this process has a slot; one that has waited too long takes one more than there are.
 void wait_for_slot();
+/// Takes a slot if this process may have one now. (The lock of the turn, in scheduler.cc, keeps its threads from taking two.)
+bool try_take_slot();
+/// Takes a slot although none is free: counted as overdue.
+void take_overdue_slot();
+/// Whether the next free slot is this process's.
+bool is_next();
+/// Says that this process could go on and waits for a slot.
+void become_ready();
+/// Whether some rank has been ready for as long, and could have a slot if this one gave its own up.
+bool somebody_waits_for(uint64_t ns);
 /// Gives the slot up, if there is one, and rings whoever should have it.
 void release_slot();
 /// Whether some rank waits for a slot and could have it.

@@ -51,6 +51,30 @@ def test_ranks_that_do_not_fit_together_compute_one_after_the_other(mpi, tmp_pat
     assert run.report["most_slots_held"] <= 2
 
 
+def test_several_storage_directories(engine, tmp_path):
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for folder in folders:
+        folder.mkdir()
+    storage = ":".join(str(folder) for folder in folders)
+    run = headroom_run([compile_sweep(), 96, 3], tmp_path, memory="48M", engine=engine, storage=storage)
+    assert run.status == 0, run.errors
+    run.assert_paged(96 * MIB, 48 * MIB)
+    assert run.report["storage"] == storage
+    missing = headroom_run([compile_sweep(), 96, 3], tmp_path, memory="48M", storage=f"{storage}:{tmp_path}/none")
+    assert missing.status != 0 and f"--storage {tmp_path}/none: no such directory" in missing.errors
+
+
+def test_a_rank_that_never_calls_mpi_gives_way(mpi, engine, tmp_path):
+    """Its turn ends at a fault; nobody has to be admitted beside it because he has waited too long."""
+    program = compile_program(mpi, "long_turn.c")
+    command = [program, 64, tmp_path / "done"]
+    run = headroom_run(command, tmp_path, before=mpi.command(3), memory="48M", slots=1, mode="turns", engine=engine)
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    assert run.total("turns_cut_short") > 0
+    assert run.total("turns_overdue") == 0
+    assert run.report["most_slots_held"] == 1
+
+
 def test_what_a_program_says_of_its_memory(engine, tmp_path):
     run = headroom_run([compile_program(None, "hints.c", PUBLIC_HEADERS)], tmp_path, memory="24M", engine=engine)
     assert run.output == "wrong 0\n", run.errors

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   fclose(limit);
   char* pages = mmap(NULL, (size_t)most * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   CHECK(pages != MAP_FAILED);
-  for (long page = 0; page < most - 200; page += 2) {
+  for (long page = 0; page < most - 120; page += 2) {
     CHECK(mprotect(pages + page * 4096, 4096, PROT_NONE) == 0);
   }
   bytes = (size_t)atoi(argv[1]) << 20;

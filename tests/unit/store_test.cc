@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -59,7 +60,7 @@ void round_trip(Store& store) {
 
 TEST(Store, IoUringGivesBackWhatItWasGiven) {
   test::set_environment("64M", "auto", "auto");
-  const auto file = open_store_file();
+  const auto file = open_store_files();
   ASSERT_TRUE(file.ok());
   Store* store = make_io_uring_store(file.value);
   if (store == nullptr) {
@@ -71,7 +72,7 @@ TEST(Store, IoUringGivesBackWhatItWasGiven) {
 
 TEST(Store, ThreadsGiveBackWhatTheyWereGiven) {
   test::set_environment("64M", "auto", "threads");
-  const auto file = open_store_file();
+  const auto file = open_store_files();
   ASSERT_TRUE(file.ok());
   Store* store = make_store(file.value);
   ASSERT_NE(store, nullptr);
@@ -79,20 +80,46 @@ TEST(Store, ThreadsGiveBackWhatTheyWereGiven) {
   round_trip(*store);
 }
 
+TEST(Store, SeveralFilesTakeStripesInTurn) {
+  test::set_environment("64M", "auto");
+  setenv("HEADROOM_STORAGE", "/var/tmp:/var/tmp:/var/tmp", 1);
+  base::load_settings();
+  const auto files = open_store_files();
+  ASSERT_TRUE(files.ok());
+  ASSERT_EQ(files.value.count, 3);
+  constexpr uint64_t kStripes = 7;
+  EXPECT_EQ(reserve_store_room(files.value, kStripeBytes, (kStripes - 1) * kStripeBytes), 0);
+  Store* store = make_store(files.value);
+  Memory out(kStripes * kStripeBytes);
+  for (uint64_t stripe = 0; stripe < kStripes; ++stripe) {
+    memset(out.address + stripe * kStripeBytes, static_cast<int>('a' + stripe), kStripeBytes);
+    store->submit({true, stripe * kStripeBytes, out.address + stripe * kStripeBytes, kStripeBytes, stripe});
+  }
+  EXPECT_EQ(wait_for(*store, kStripes), 0);
+  Memory in(kPiece);
+  for (uint64_t stripe = 0; stripe < kStripes; ++stripe) {
+    const StorePlace place = place_of(files.value, stripe * kStripeBytes + kPiece);
+    EXPECT_EQ(place.descriptor, files.value.descriptors[stripe % 3]);
+    EXPECT_EQ(place.offset, stripe / 3 * kStripeBytes + kPiece);
+    ASSERT_EQ(pread(place.descriptor, in.address, kPiece, static_cast<off_t>(place.offset)), static_cast<ssize_t>(kPiece));
+    EXPECT_EQ(memcmp(in.address, out.address + stripe * kStripeBytes + kPiece, kPiece), 0);
+  }
+}
+
 TEST(Store, TheFileHasNoName) {
   test::set_environment("64M", "auto");
-  const auto file = open_store_file();
+  const auto file = open_store_files();
   ASSERT_TRUE(file.ok());
   char link[64];
   char target[4096] = {};
-  snprintf(link, sizeof link, "/proc/self/fd/%d", file.value.descriptor);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", file.value.descriptors[0]);
   ASSERT_GT(readlink(link, target, sizeof target - 1), 0);
   EXPECT_NE(strstr(target, "(deleted)"), nullptr) << target;
 }
 
 TEST(Store, TheNthTransferFailsAsAsked) {
   test::set_environment("64M", "auto");
-  const auto file = open_store_file();
+  const auto file = open_store_files();
   ASSERT_TRUE(file.ok());
   Store* store = make_faulty_store(make_thread_store(file.value), "write:EIO:2");
   ASSERT_NE(store, nullptr);
@@ -116,7 +143,7 @@ TEST(StoreDeathTest, ADirectoryThatDoesNotExistIsNamed) {
   base::load_settings();
   EXPECT_EXIT(
       {
-        if (!open_store_file().ok()) {
+        if (!open_store_files().ok()) {
           _exit(3);
         }
       },

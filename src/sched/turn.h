@@ -1,0 +1,18 @@
+// This process's turn: from getting a slot to giving it up. Private to src/sched.
+#pragma once
+
+#include <cstdint>
+
+#include "base/system_calls.h"
+
+namespace headroom::sched {
+
+/// Held by whoever takes a slot for the process, so that two do not.
+base::FutexLock& turn_lock();
+uint64_t turn_began_at();
+/// The process has a slot and goes on computing.
+void begin_turn();
+/// The slot is given up although the program could go on; it is ready for the next.
+void end_turn_early();
+
+}  // namespace headroom::sched

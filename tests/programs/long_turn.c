@@ -1,0 +1,59 @@
+/* Rank 0 sweeps its array without calling MPI until the others, who sweep theirs a few times, have told a file that they are
+   done. Prints "wrong 0". usage: long_turn MIB FILE */
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { kSweeps = 3 };
+
+static uint64_t sweep(uint64_t* array, uint64_t words, uint64_t version) {
+  uint64_t wrong = 0;
+  for (uint64_t i = 0; i < words; ++i) {
+    wrong += array[i]++ != i * 31 + version;
+  }
+  return wrong;
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const uint64_t words = argc > 2 ? strtoull(argv[1], NULL, 10) << 17 : 0;
+  uint64_t *array = malloc(words * 8), wrong = 0, version = 0;
+  for (uint64_t i = 0; i < words; ++i) {
+    array[i] = i * 31;
+  }
+  for (int turn = 0; turn < 3; ++turn) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    wrong += sweep(array, words, version++);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    while (access(argv[2], F_OK) != 0) {
+      wrong += sweep(array, words, version++);
+    }
+  } else {
+    for (int each = 0; each < kSweeps; ++each) {
+      wrong += sweep(array, words, version++);
+    }
+    int token = 0;
+    if (rank > 1) {
+      MPI_Recv(&token, 1, MPI_INT, rank - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    if (rank + 1 < size) {
+      MPI_Send(&token, 1, MPI_INT, rank + 1, 0, MPI_COMM_WORLD);
+    } else {
+      fclose(fopen(argv[2], "w"));
+    }
+  }
+  uint64_t all_wrong = 0;
+  MPI_Reduce(&wrong, &all_wrong, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) {
+    printf("wrong %llu\n", (unsigned long long)all_wrong);
+  }
+  MPI_Finalize();
+  return wrong != 0;
+}
