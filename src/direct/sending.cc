@@ -5,6 +5,7 @@
 #include "direct/endpoint.h"
 #include "direct/pool.h"
 #include "pager/pager.h"
+#include "sched/preemption.h"
 #include "trace/counters.h"
 
 namespace headroom::direct {
@@ -184,6 +185,7 @@ void Endpoint::set_stream_aside(Sending& sending) {
       !transfer.state.compare_exchange_strong(streaming, TransferState::kCopyingAside, std::memory_order_acq_rel)) {
     return;
   }
+  const sched::Uncut uncut;  // a receiver that claims it now spins until it is copied
   char* const ring = memory_.at<char>(transfer.aside);
   if (!gather_aside(sending)) {
     transfer.state.store(TransferState::kStreaming, std::memory_order_release);

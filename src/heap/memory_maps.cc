@@ -187,6 +187,16 @@ HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
       case MADV_REMOVE:
         heap::zero(address, whole_pages(bytes));
         return 0;
+      case MADV_FREE:  // what is there may be lost, so it is neither written out nor read again
+        pager::will_overwrite(address, whole_pages(bytes));
+        return 0;
+      case MADV_WILLNEED:
+        pager::will_need(address, bytes);
+        return 0;
+      case 20 /* MADV_COLD */:
+      case 21 /* MADV_PAGEOUT */:
+        pager::will_not_need(address, bytes);
+        return 0;
       default:
         // Advice about huge pages, order of access, forking or dumping is the pager's to follow or not; passed on it would
         // only cut the mapping into pieces.

@@ -53,7 +53,7 @@ void list_resident(uint64_t first, uint64_t count) {
     if (populate(*state.partition, block, 1) != base::Status::kOk) {
       base::die("the kernel has no memory left; lower --memory");
     }
-    word_of(block).fetch_or(kResident | kDirty | kMapped | kWritable, std::memory_order_acq_rel);
+    word_of(block).fetch_or(kResident | kDirty, std::memory_order_acq_rel);
     state.resident.loaded(block);
   }
   for (uint64_t block = first; block < first + count;) {
@@ -64,6 +64,10 @@ void list_resident(uint64_t first, uint64_t count) {
     const View view = view_of_run(*state.partition, block, run);
     if (!state.engine->serves_kernel() && !(run == 1 && keeps_its_rights(block))) {
       state.engine->map(view, true);  // sigsegv: give access back; user mode: no page may be left to a kernel access
+    }
+    // Said afterwards: who holds a block that is said to be mapped hands it to the kernel at once.
+    for (uint64_t mapped = block; mapped < block + run; ++mapped) {
+      word_of(mapped).fetch_or(kMapped | kWritable, std::memory_order_acq_rel);
     }
     block += run;
   }

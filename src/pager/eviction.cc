@@ -352,6 +352,7 @@ void discard(uint64_t first, uint64_t count) {
     BlockWord& word = word_of(block);
     wait_until_at_rest(block);
     if (state_of(word.load(std::memory_order_relaxed)) == kFresh && (word.load(std::memory_order_relaxed) & kPinned) == 0) {
+      state.resident.forget(block);
       continue;
     }
     wait_until_may_write(block);

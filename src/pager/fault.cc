@@ -56,6 +56,7 @@ void touch_ahead(uint64_t block, bool write) {
   state.fresh_window = state.fresh_window < kTouchAhead ? state.fresh_window : kTouchAhead;
   state.fresh_window = state.fresh_window < most ? state.fresh_window : most;
   uint64_t next = block + 1;
+  const bool waited = state.waits_for_others;
   if (state.fresh_window > 0) {
     make_room(static_cast<int64_t>(state.fresh_window * kBlockBytes));
   }
@@ -66,6 +67,7 @@ void touch_ahead(uint64_t block, bool write) {
     trace::count(Counter::kBlocksTouchedAhead);
   }
   state.fresh_next = next;
+  state.waits_for_others = waited && state.waits_for_others;  // nobody waits for these
 }
 
 bool serve_fresh(uint64_t block, bool write) {
@@ -265,7 +267,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
     trace::count(Counter::kFaultsStorage);
     count_for_label(block, 1, 0);
   }
-  if (!(from_storage && must_wait_for_turn()) && serve(block, write, page)) {
+  if (!(from_storage && must_wait_for_turn(state_of(word) != kReading)) && serve(block, write, page)) {
     if (request != nullptr) {
       finish(*request);
     }
@@ -370,7 +372,7 @@ void read_done(uint64_t first, uint64_t count) {
 }
 
 void pump() {
-  const bool waits = state.pending_count > 0 && must_wait_for_turn();
+  const bool waits = state.turn_is_cut && must_wait_for_turn(false);
   if (state.pending_count > 0) {
     for (Pending& pending : state.pending) {
       if (pending.used && !(waits && pending.from_storage) && served_now(pending)) {

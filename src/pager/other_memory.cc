@@ -138,6 +138,8 @@ void count_other_memory_roughly() {
   count_as_other(measured < most ? measured : most);
 }
 
+void count_more_other_memory(int64_t bytes) { count_as_other(state.other_bytes + bytes); }
+
 void reserve_other_memory() {
   if (state.idle.load(std::memory_order_relaxed)) {
     empty_read_buffers();

@@ -42,7 +42,7 @@ base::FutexLock transition_lock;
 std::atomic<bool> armed_flag{false};
 std::atomic<bool> forked_child{false};
 std::atomic<void (*)()> when_changed{nullptr};
-std::atomic<bool (*)()> turn_is_over{nullptr};
+std::atomic<bool (*)(bool)> turn_is_over{nullptr};
 
 void tell_of_change() {
   if (void (*function)() = when_changed.load(std::memory_order_acquire)) {
@@ -156,7 +156,7 @@ int wait_ms() {
     return failed ? 1000 : -1;
   }
   const bool waits_for_room = (state.pending_count > 0 || state.bring_count > 0) && state.store->in_flight() == 0;
-  return waits_for_room || state.waits_for_others ? 1 : 1000;
+  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : 1000;
 }
 
 /// Single pages are wanted one after the other, and sleeping in between costs as much as the disk does: as long as there is a
@@ -340,11 +340,12 @@ bool is_armed() { return armed_flag.load(std::memory_order_acquire); }
 
 void call_when_changed(void (*function)()) { when_changed.store(function, std::memory_order_release); }
 
-void ask_at_storage_faults(bool (*function)()) { turn_is_over.store(function, std::memory_order_release); }
+void ask_at_storage_faults(bool (*function)(bool)) { turn_is_over.store(function, std::memory_order_release); }
 
-bool must_wait_for_turn() {
-  bool (*function)() = turn_is_over.load(std::memory_order_acquire);
-  return function != nullptr && function();
+bool must_wait_for_turn(bool may_begin) {
+  bool (*function)(bool) = turn_is_over.load(std::memory_order_acquire);
+  state.turn_is_cut = function != nullptr && function(may_begin);
+  return state.turn_is_cut;
 }
 
 void claim_blocks(uint64_t count) {

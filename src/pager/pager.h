@@ -72,9 +72,10 @@ bool is_armed();
 /// function.
 void call_when_changed(void (*function)());
 
-/// Has `function` asked, on the pager thread, at each fault on storage and then again every millisecond: whether the fault has
-/// to wait because it is not this process's turn. One function.
-void ask_at_storage_faults(bool (*function)());
+/// Has `function` asked, on the pager thread, at each fault on storage (true: one whose content is not under way), and again
+/// every millisecond (false) as long as it says that such faults have to wait because it is not this process's turn. One
+/// function.
+void ask_at_storage_faults(bool (*function)(bool));
 
 /// Claims budget for `count` more blocks that allocations will use. While memory is enough this reserves them; the call
 /// that does not fit makes the node short and arms this process.

@@ -22,7 +22,7 @@ struct Buffer {
 Buffer buffers[kBuffers] = {};
 char* memory = nullptr;
 int used = 0;
-bool filled = false;  // since they were emptied
+int filled = 0;  // of the first ones, since they were emptied
 
 /// As many as take a forty-eighth of the memory that there is for each rank.
 int how_many() {
@@ -56,9 +56,12 @@ char* take_read_buffer(uint64_t first, uint64_t count) {
   while (buffers[index].used) {
     ++index;
   }
+  if (index >= filled) {
+    filled = index + 1;
+    count_more_other_memory(static_cast<int64_t>(kBufferBytes));
+  }
   buffers[index] = {true, first};
   ++used;
-  filled = true;
   return memory + static_cast<uint64_t>(index) * kBufferBytes;
 }
 
@@ -82,8 +85,8 @@ void give_back_read_buffer(uint64_t first) {
 }
 
 void empty_read_buffers() {
-  if (filled && used == 0) {
-    filled = false;
+  if (filled > 0 && used == 0) {
+    filled = 0;
     (void)base::system_call(SYS_madvise, memory, kBuffers * kBufferBytes, MADV_DONTNEED);
   }
 }

@@ -66,6 +66,7 @@ struct State {
   uint64_t fresh_window = 0;                     // how many of them are touched ahead
   uint64_t awake_until_ns = 0;                   // the thread does not sleep before
   bool waits_for_others = false;                 // asked other ranks for room
+  bool turn_is_cut = false;                      // what must_wait_for_turn() said last
   uint64_t asked_at_ns = 0;
   int64_t other_bytes = 0;  // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
@@ -146,8 +147,8 @@ bool is_armed_for_sure();
 /// arming meanwhile.
 bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before);
 
-/// Whether faults on storage have to wait: it is not this process's turn.
-bool must_wait_for_turn();
+/// Whether faults on storage have to wait, since it is not this process's turn; `may_begin`: they may from now on.
+bool must_wait_for_turn(bool may_begin);
 
 // hold.cc
 /// Ends pin()'s and try_lock()'s holds on a block whose content is given up.
@@ -162,6 +163,8 @@ void cover_static_region(int index);
 // other_memory.cc
 /// Measures what is resident outside the arena and reserves it.
 void reserve_other_memory();
+/// So much more is in use from now on, until it is measured again.
+void count_more_other_memory(int64_t bytes);
 /// The same in a few microseconds and roughly, while memory is enough; with the lock held that excludes arming.
 void count_other_memory_roughly();
 

@@ -1,10 +1,10 @@
 // The backing store: where blocks go when memory is short.
 //
 // One file a process in each storage directory, made without a name (O_TMPFILE, or unlinked at once), so nothing is left behind
-// however the process ends. Offsets are the partition's; several files take a stripe of 1 MiB in turn. Transfers go straight
-// between the alias mapping and the file (O_DIRECT), many at a time: by io_uring, or by a few threads where io_uring is refused
-// (containers). Buffers are never registered with io_uring: a registered buffer pins its pages, and punching pinned pages loses
-// data silently.
+// however the process ends. Offsets are the partition's; several files take a stripe of 1 MiB in turn. Transfers go past the
+// page cache (O_DIRECT), between the files and the alias mapping or a read buffer, many at a time: by io_uring, or by a few
+// threads where io_uring is refused (containers). The arena is never registered with io_uring: a registered buffer pins its
+// pages, and punching pinned pages loses data silently.
 //
 // The pager thread alone submits and collects; a store is not thread-safe. Completions arrive in any order; `descriptor`
 // becomes readable when there are some.

@@ -1,10 +1,13 @@
-// See preemption.h. All but watch_long_turns() runs on the pager's thread.
+// See preemption.h. The decisions are made on the pager's thread.
 #include "sched/preemption.h"
+
+#include <atomic>
 
 #include "base/system_calls.h"
 #include "pager/pager.h"
 #include "sched/scheduler.h"
 #include "sched/slots.h"
+#include "sched/threads.h"
 #include "sched/turn.h"
 #include "trace/counters.h"
 
@@ -13,53 +16,73 @@ namespace {
 
 constexpr uint64_t kPatienceNs = kOverdueNs / 2;
 
-bool cut_short = false;
+std::atomic<bool> cut{false};
+std::atomic<int> uncut{0};
 uint64_t since_ns = 0;
 
-/// The program may have got a slot meanwhile: another of its threads came back from MPI.
-void go_on() {
-  cut_short = false;
-  begin_turn();
-  trace::count(trace::Counter::kSlotWaitNs, base::monotonic_ns() - since_ns);
+bool may_be_cut(uint64_t now) {
+  return has_slot() && now - turn_began_at() >= kPatienceNs && uncut.load(std::memory_order_acquire) == 0 &&
+         mode() == Mode::kTurns && somebody_waits_for(kPatienceNs);
 }
 
-bool must_wait() {
+/// Whether the program waits in MPI by now: whether and when it goes on is decided there.
+bool program_waits() {
+  return self().run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::RunState::kBlocked) ||
+         all_threads_block();
+}
+
+/// Called with the lock of the turn held: whether the program has a slot again.
+bool takes_slot_again(uint64_t now) {
+  if (has_slot()) {
+    return true;  // another of its threads came back from MPI
+  }
+  const bool overdue = now - since_ns > kOverdueNs;
+  // Who was rung for a slot takes longer than we do to look; so only the next one looks.
+  if (!overdue && !(is_next() && try_take_slot())) {
+    return false;
+  }
+  if (overdue) {
+    take_overdue_slot();
+  }
+  begin_turn();
+  trace::count(trace::Counter::kSlotWaitNs, now - since_ns);
+  return true;
+}
+
+/// What the pager asks. `may_begin`: at a fault on storage whose content is not under way.
+bool must_wait(bool may_begin) {
   const uint64_t now = base::monotonic_ns();
-  if (!cut_short) {
-    if (!has_slot() || now - turn_began_at() < kPatienceNs || mode() != Mode::kTurns || !somebody_waits_for(kPatienceNs)) {
+  if (!cut.load(std::memory_order_relaxed)) {
+    if (!may_begin || !may_be_cut(now) || !turn_lock().try_lock()) {
       return false;
     }
-    if (!turn_lock().try_lock()) {
-      return false;  // a thread is about to change whose turn it is
-    }
-    end_turn_early();
+    const bool ended = end_turn_early();
+    cut.store(ended, std::memory_order_release);
     turn_lock().unlock();
-    cut_short = true;
     since_ns = now;
-    trace::count(trace::Counter::kTurnsCutShort);
-    return true;
+    trace::count(trace::Counter::kTurnsCutShort, ended ? 1 : 0);
+    return ended;
   }
-  if (has_slot()) {
-    cut_short = false;
+  if (program_waits()) {
+    cut.store(false, std::memory_order_release);
     return false;
   }
   if (!turn_lock().try_lock()) {
-    return true;
+    return now - since_ns <= kOverdueNs;  // who holds it may wait for this very fault
   }
-  bool has = has_slot() || (is_next() && try_take_slot());  // who was rung for a slot takes longer than we do to look
-  if (!has && now - since_ns > kOverdueNs) {
-    take_overdue_slot();
-    has = true;
-  }
-  if (has) {
-    go_on();
-  }
+  const bool goes_on = takes_slot_again(now);
+  cut.store(!goes_on, std::memory_order_release);
   turn_lock().unlock();
-  return !has;
+  return !goes_on;
 }
 
 }  // namespace
 
 void watch_long_turns() { pager::ask_at_storage_faults(must_wait); }
+
+bool is_turn_cut() { return cut.load(std::memory_order_acquire); }
+
+Uncut::Uncut() { uncut.fetch_add(1, std::memory_order_acq_rel); }
+Uncut::~Uncut() { uncut.fetch_sub(1, std::memory_order_acq_rel); }
 
 }  // namespace headroom::sched

@@ -1,15 +1,27 @@
 // Ranks that compute for long without calling MPI: they give way where they are stopped anyway, at a fault on storage.
 //
-// When another rank has been ready for kPatienceNs and this one has had its turn for as long, the slot is given up at the next
-// such fault, and the fault is not served before there is a slot again. The program sees a slow disk. So a rank that never
-// calls MPI does not make others wait until they are overdue and compute beside it, each driving the other's memory out.
-//
-// Private to src/sched, but for the one call that the pager is given.
+// When another rank has been ready for kPatienceNs and this one has had its turn for as long, the turn is *cut* at the next
+// such fault: the slot is given up, and no fault on storage is served before there is a slot again. The program sees a slow
+// disk. So a rank that never calls MPI does not make others wait until they are overdue and compute beside it, each driving the
+// other's memory out. A program that blocks in MPI meanwhile (in another thread, or because its data came after all) ends the
+// cut: the wait's own bookkeeping goes on from there.
 #pragma once
 
 namespace headroom::sched {
 
 /// Has the pager ask at each fault on storage.
 void watch_long_turns();
+
+/// Whether this process's turn is cut.
+bool is_turn_cut();
+
+/// While there is one, the turn is not cut: another rank, which may have the slot, waits for what this thread does.
+class Uncut {
+ public:
+  Uncut();
+  ~Uncut();
+  Uncut(const Uncut&) = delete;
+  Uncut& operator=(const Uncut&) = delete;
+};
 
 }  // namespace headroom::sched

@@ -8,6 +8,7 @@
 
 #include "base/system_calls.h"
 #include "pager/pager.h"
+#include "sched/preemption.h"
 #include "sched/slots.h"
 #include "sched/threads.h"
 #include "sched/turn.h"
@@ -61,7 +62,7 @@ bool begin_blocking() {
   if (!all_threads_block()) {
     return false;
   }
-  release_slot();
+  (void)release_slot();
   return true;
 }
 
@@ -93,11 +94,14 @@ void begin_turn() {
   set_run_state(RunState::kRunning);
 }
 
-void end_turn_early() {
+bool end_turn_early() {
   note_working_set();
-  release_slot();
+  if (!release_slot()) {
+    return false;
+  }
   become_ready();
   pager::set_idle(true);
+  return true;
 }
 
 void set_library_spins(bool spins) { library_spins.store(spins, std::memory_order_relaxed); }
@@ -142,6 +146,9 @@ void take_slot() {
 }
 
 bool still_waiting() {
+  if (is_turn_cut()) {
+    return false;  // the slot is missing for another reason
+  }
   if (!this_thread_blocks() || !has_slot()) {
     return this_thread_blocks();
   }
@@ -149,7 +156,7 @@ bool still_waiting() {
   if (!other_threads_are_idle()) {
     return false;
   }
-  release_slot();
+  (void)release_slot();
   set_blocked();
   pager::set_idle(true);
   trace::count(Counter::kTurnsOfIdleThreads);

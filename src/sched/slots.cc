@@ -126,9 +126,9 @@ void set_run_state(RunState state) {
   record(state);
 }
 
-void release_slot() {
+bool release_slot() {
   if (self().has_slot.exchange(0, std::memory_order_acq_rel) == 0) {
-    return;
+    return false;
   }
   record(RunState::kBlocked);  // before the next one has its turn; the others are told if it lasts
   ledger().held_slots.fetch_sub(1, std::memory_order_acq_rel);
@@ -136,6 +136,7 @@ void release_slot() {
     member->slot_bell.fetch_add(1, std::memory_order_release);
     base::futex_wake(&member->slot_bell, 1, true);
   }
+  return true;
 }
 
 void wait_for_slot() {

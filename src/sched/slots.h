@@ -33,8 +33,8 @@ bool is_next();
 void become_ready();
 /// Whether some rank has been ready for as long, and could have a slot if this one gave its own up.
 bool somebody_waits_for(uint64_t ns);
-/// Gives the slot up, if there is one, and rings whoever should have it.
-void release_slot();
+/// Gives the slot up, if there is one (else false), and rings whoever should have it.
+bool release_slot();
 /// Whether some rank waits for a slot and could have it.
 bool somebody_is_ready();
 

@@ -12,7 +12,7 @@ base::FutexLock& turn_lock();
 uint64_t turn_began_at();
 /// The process has a slot and goes on computing.
 void begin_turn();
-/// The slot is given up although the program could go on; it is ready for the next.
-void end_turn_early();
+/// The slot is given up although the program could go on; it is ready for the next. False if there was none any more.
+bool end_turn_early();
 
 }  // namespace headroom::sched

@@ -1,5 +1,6 @@
 /* What a program may say of its memory, with three times as much of it as the budget: each hint is seen in what is read.
    Prints "wrong 0". */
+#define _GNU_SOURCE
 #include <headroom/headroom.h>
 #include <headroom/memory.h>
 #include <stdint.h>
@@ -110,6 +111,24 @@ static void hint_beside_a_child(uint64_t* array) {
   close(told[1]);
 }
 
+/* The system's own words for the same. */
+static void advise(uint64_t* array) {
+  char* begin = (char*)array + (4096 - (uintptr_t)array % 4096) % 4096;
+  const size_t bytes = (size_t)kAll * kMib - 8192;
+  fill(array, kAll, 4);
+  expect(madvise(begin, bytes, MADV_FREE) == 0, "advice is taken");
+  struct headroom_statistics before = now();
+  fill(array, kAll, 5);
+  expect(now().read_bytes - before.read_bytes <= 2 * kMib, "what was freed is not read");
+  check(array, kAll, 5);
+  expect(madvise(begin, bytes, MADV_PAGEOUT) == 0, "advice is taken");
+  expect(comes_true(has_shrunk, before = now()) || now().resident_bytes < 16 * kMib, "what is not needed leaves");
+  before = now();
+  expect(madvise(begin + 30 * kMib, 8 * kMib, MADV_WILLNEED) == 0, "advice is taken");
+  expect(comes_true(has_read, before), "what is needed is read ahead");
+  check(array, kAll, 5);
+}
+
 int main(void) {
   uint64_t* array = malloc((size_t)kAll * kMib);
   fill(array, kAll, 0);
@@ -148,6 +167,7 @@ int main(void) {
   expect(headroom_release(array, 4 * kMib) == 0, "and can be released");
   check(array, kAll, 3);
 
+  advise(array);
   hint_about_protected_memory(array);
   hint_beside_a_child(array);
 

@@ -1,5 +1,6 @@
-"""What the storage can do: a file written and read past the page cache, in pieces of 1 MiB, 16 at a time."""
+"""What the storage can do: a file in each directory written and read past the page cache, in pieces of 1 MiB, 16 at a time."""
 
+import contextlib
 import mmap
 import os
 import tempfile
@@ -17,27 +18,31 @@ def _rate(pool: ThreadPoolExecutor, transfer) -> float:
     return PIECES * PIECE / 2**20 / (time.perf_counter() - began)
 
 
-def measure(directory: str) -> dict[str, float]:
-    """MiB/s of reading and writing; empty if it cannot be measured there (no room, no direct I/O)."""
-    if not os.path.isdir(directory):
+def measure(storage: str) -> dict[str, float]:
+    """MiB/s of reading and writing, in turn in each of the directories (separated by colons) as the store does; empty if it
+    cannot be measured there (another host's, no room, no direct I/O)."""
+    directories = storage.split(":")
+    if not all(os.path.isdir(directory) for directory in directories):
         return {}
     try:
-        with tempfile.NamedTemporaryFile(dir=directory) as file, ThreadPoolExecutor(AT_ONCE) as pool:
-            descriptor = os.open(file.name, os.O_RDWR | os.O_DIRECT)
-            try:
-                buffers = [mmap.mmap(-1, PIECE) for _ in range(AT_ONCE)]
-                for buffer in buffers:
-                    buffer.write(os.urandom(4096) * (PIECE // 4096))
+        with contextlib.ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE))
+            files = []
+            for directory in directories:
+                file = stack.enter_context(tempfile.NamedTemporaryFile(dir=directory))
+                files.append(os.open(file.name, os.O_RDWR | os.O_DIRECT))
+                stack.callback(os.close, files[-1])
+            buffers = [mmap.mmap(-1, PIECE) for _ in range(AT_ONCE)]
+            for buffer in buffers:
+                buffer.write(os.urandom(4096) * (PIECE // 4096))
 
-                def write(piece: int) -> None:
-                    os.pwrite(descriptor, buffers[piece % AT_ONCE], piece * PIECE)
+            def write(piece: int) -> None:
+                os.pwrite(files[piece % len(files)], buffers[piece % AT_ONCE], piece // len(files) * PIECE)
 
-                def read(piece: int) -> None:
-                    os.preadv(descriptor, [buffers[piece % AT_ONCE]], piece * PIECE)
+            def read(piece: int) -> None:
+                os.preadv(files[piece % len(files)], [buffers[piece % AT_ONCE]], piece // len(files) * PIECE)
 
-                _rate(pool, write)  # makes the file
-                return {"write": _rate(pool, write), "read": _rate(pool, read)}
-            finally:
-                os.close(descriptor)
+            _rate(pool, write)  # makes the files
+            return {"write": _rate(pool, write), "read": _rate(pool, read)}
     except OSError:
         return {}
