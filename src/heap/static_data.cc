@@ -176,7 +176,8 @@ void find_large_gaps(Spans& spans) {
 
 /// Copies the populated pages of the span into the memfd. Pages of .bss that were never touched stay holes; pages of
 /// initialised data are copied whether touched or not, since their content may still be in the program's file only.
-bool copy_populated(Span span, uint64_t offset) {
+bool copy_populated(uintptr_t address, uint64_t span_bytes, uint64_t offset) {
+  const Span span = {address, address + span_bytes};
   const long map = system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   uint64_t entries[512] = {};
   for (uintptr_t at = span.begin; at < span.end;) {
@@ -202,8 +203,8 @@ bool copy_populated(Span span, uint64_t offset) {
 
 void move(Span span) {
   uint64_t offset = 0;
-  if (!claim_for_static_data(span.end - span.begin, offset) || !copy_populated(span, offset) ||
-      pager::add_static_region(span.begin, span.end - span.begin, offset) != base::Status::kOk) {
+  if (!claim_for_static_data(span.end - span.begin, offset) ||
+      pager::add_static_region(span.begin, span.end - span.begin, offset, copy_populated) != base::Status::kOk) {
     base::log_warning("cannot move %llu MiB of static data; it stays in memory",
                       static_cast<unsigned long long>((span.end - span.begin) >> 20));
     return;

@@ -419,8 +419,12 @@ Status grow(uint64_t bytes) {
   return request.status;
 }
 
-Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset) {
+Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
+                         bool (*copy)(uintptr_t address, uint64_t bytes, uint64_t offset)) {
   base::LockHolder lock(transition_lock);
+  if (!copy(address, bytes, offset)) {
+    return Status::kNoMemory;
+  }
   const Status status = arena::add_static_region(detail::the_partition, address, bytes, offset);
   if (status == Status::kOk && is_armed()) {
     Request request = {};

@@ -95,8 +95,11 @@ void discard_blocks(uint64_t block, uint64_t count);
 /// Makes the partition at least `bytes` long.
 base::Status grow(uint64_t bytes);
 
-/// Maps partition [offset, offset + bytes) at `address`, replacing what is there; the content must be in the memfd already.
-base::Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset);
+/// Maps partition [offset, offset + bytes) at `address`, replacing what is there, when `copy` has put its content into the
+/// memfd. The blocks must be fresh. Memory does not become short in the middle: blocks that nobody watches yet would be
+/// evicted.
+base::Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
+                               bool (*copy)(uintptr_t address, uint64_t bytes, uint64_t offset));
 
 /// Keeps [address, address + bytes) resident and accessible, for reading or for writing, until the matching drop_hold().
 /// Addresses outside the partition are ignored. The caller keeps holds small (see largest_hold()).

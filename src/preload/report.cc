@@ -6,9 +6,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdarg>
@@ -54,7 +56,8 @@ const char* state_name(const Member& member) {
   }
 }
 
-/// A file that text is written to.
+/// A file that text is written to. It gets its name when all is in it, so that who is killed while he writes leaves no half of
+/// a report; but where the file system has no files without names, or the name is not one of a plain file.
 class Output {
  public:
   explicit Output(const char* path) : path_(path) {}
@@ -83,6 +86,9 @@ class Output {
   /// Ends the file; 0, or the errno of what went wrong.
   int close() {
     flush();
+    if (file_ >= 0 && is_nameless_ && error_ == 0) {
+      give_name();
+    }
     if (file_ >= 0 && base::is_error(base::system_call(SYS_close, file_)) && error_ == 0) {
       error_ = EIO;
     }
@@ -90,11 +96,38 @@ class Output {
   }
 
  private:
-  /// The file is made when there is something to write, so that who is killed while he formats leaves none that is empty.
-  void flush() {
-    if (file_ < 0 && error_ == 0) {
+  void open_file() {
+    struct stat status = {};
+    const int known = fstatat(AT_FDCWD, path_, &status, AT_SYMLINK_NOFOLLOW);
+    const char* slash = strrchr(path_, '/');
+    const size_t length = slash == nullptr ? 0 : static_cast<size_t>(slash - path_) + 1;
+    char folder[PATH_MAX] = ".";
+    if ((known != 0 || S_ISREG(status.st_mode)) && length < sizeof folder) {
+      memcpy(folder, slash == nullptr ? "." : path_, slash == nullptr ? 1 : length);
+      file_ = base::system_call(SYS_openat, AT_FDCWD, folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+      is_nameless_ = !base::is_error(file_);
+    }
+    if (!is_nameless_) {
       file_ = base::system_call(SYS_openat, AT_FDCWD, path_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
       error_ = base::is_error(file_) ? static_cast<int>(-file_) : 0;
+    }
+  }
+
+  /// Puts the file where the one before is, if there is one.
+  void give_name() {
+    char nameless[64];
+    (void)snprintf(nameless, sizeof nameless, "/proc/self/fd/%ld", file_);
+    long result = -EEXIST;
+    for (int attempt = 0; result == -EEXIST && attempt < 16; ++attempt) {  // another process may be at it, too
+      (void)base::system_call(SYS_unlinkat, AT_FDCWD, path_, 0);
+      result = base::system_call(SYS_linkat, AT_FDCWD, nameless, AT_FDCWD, path_, AT_SYMLINK_FOLLOW);
+    }
+    error_ = base::is_error(result) ? static_cast<int>(-result) : 0;
+  }
+
+  void flush() {
+    if (file_ < 0 && error_ == 0) {
+      open_file();
     }
     for (size_t done = 0; done < filled_ && error_ == 0;) {
       const long written = base::system_call(SYS_write, file_, buffer_ + done, filled_ - done);
@@ -109,6 +142,7 @@ class Output {
 
   const char* path_;
   long file_ = -1;
+  bool is_nameless_ = false;
   int error_ = 0;
   size_t filled_ = 0;
   static inline char buffer_[64 << 10];  // one report is written at a time, by one thread of a process

@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -256,6 +260,47 @@ TEST_P(EveryEngine, AHoleReadByAccidentStaysAHoleForTheProgram) {
   }
   EXPECT_GT(stray, 100U);
   EXPECT_EQ(count_wrong(array, 3), 0U);
+}
+
+TEST_P(EveryEngine, MemoryDoesNotBecomeShortWhileStaticDataMoves) {
+  test::set_environment("24M", GetParam(), "auto");
+  ASSERT_EQ(start(), base::Status::kOk);
+  constexpr uint64_t kBytes = 8 << 20;
+  static uint64_t* data;
+  data = static_cast<uint64_t*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  for (uint64_t index = 0; index < kBytes / 8; ++index) {
+    data[index] = expected(index, 9);
+  }
+  uint64_t offset = 0;
+  ASSERT_TRUE(heap::claim_for_static_data(kBytes, offset));
+  static std::atomic<bool> fills{false};
+  uint64_t* array = nullptr;
+  std::thread other([&array] {
+    while (!fills.load()) {
+      std::this_thread::yield();
+    }
+    array = static_cast<uint64_t*>(heap::allocate(kArray, 1, false));
+    fill(array, 1);
+  });
+  const auto copy = [](uintptr_t address, uint64_t bytes, uint64_t to) {
+    for (uint64_t half = 0; half < bytes; half += bytes / 2) {
+      EXPECT_EQ(
+          pwrite(partition().descriptor, reinterpret_cast<void*>(address + half), bytes / 2, static_cast<off_t>(to + half)),
+          static_cast<ssize_t>(bytes / 2));
+      fills.store(true);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // time enough to evict everything
+      EXPECT_FALSE(is_armed());
+    }
+    return true;
+  };
+  ASSERT_EQ(add_static_region(reinterpret_cast<uintptr_t>(data), kBytes, offset, copy), base::Status::kOk);
+  other.join();
+  EXPECT_TRUE(is_armed());
+  ASSERT_EQ(count_wrong(array, 1), 0U);
+  for (uint64_t index = 0; index < kBytes / 8; ++index) {
+    ASSERT_EQ(data[index], expected(index, 9));
+  }
+  EXPECT_GE(counted(Counter::kBytesRead), kArray + kBytes - kBudget);
 }
 
 TEST(Pager, ContentSurvivesWithTheThreadStore) {
