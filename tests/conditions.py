@@ -64,6 +64,7 @@ LACKS = {
     "the engine userfaultfd": cannot_use(lambda: doctor.offers_userfaultfd().serves_kernel),
     "the engine userfaultfd-user": cannot_use(lambda: doctor.offers_userfaultfd().in_user_mode),
     "core files": no_core_files,
+    "huge pages": cannot_use(doctor.offers_huge_pages),
     "Intel MPI": lambda: None if (BUILD / "mpi/intel/bin/mpiexec").exists() else "there is none for this processor",
     "LAMMPS": missing("lmp"),
     "HPCC": lambda: None if (BUILD / "apps/hpcc-openmpi").exists() else "setup/hpcc.sh could not build it",

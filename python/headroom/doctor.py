@@ -1,5 +1,6 @@
 """`headroom doctor`: what this machine offers, what is missing, what that costs, and what to do about it."""
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -21,6 +22,7 @@ SYS_PROCESS_VM_READV = {"x86_64": 310, "aarch64": 270}
 PR_SET_PTRACER = 0x59616D61
 SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282}
 SYS_IO_URING_SETUP = 425
+SYS_FSOPEN, SYS_FSCONFIG, SYS_FSMOUNT = 430, 431, 432
 UFFDIO_API = 0xC018AA3F
 # Missing and minor faults and write protection of shared memory, populated or not (src/pager/engine_userfaultfd.cc).
 USERFAULTFD_FEATURES = 1 << 0 | 1 << 5 | 1 << 10 | 1 << 12 | 1 << 13
@@ -176,21 +178,49 @@ def _messages() -> list[Finding]:
     return [Finding("messages", True, "direct inside the node, cross-memory attach allowed"), one_sided]
 
 
-def _large_pages() -> Finding | None:
-    """Pages of memory files: where they are always large, a block of 256 KiB takes 2 MiB, and part of one cannot be given back
-    while any page of it is in use."""
+def _mounts_huge_page_file() -> bool:
+    """Whether this process may enter a user namespace and mount a tmpfs with huge pages there (src/arena/huge_page_file.cc)."""
+    new_user, new_mounts, string, create = 0x10000000, 0x00020000, 1, 6
+    user, group = os.geteuid(), os.getegid()
+    if ctypes.CDLL(None).unshare(new_user | new_mounts) != 0:
+        return False
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    context = _system_call(SYS_FSOPEN, b"tmpfs", 0)
+    return (
+        context >= 0
+        and _system_call(SYS_FSCONFIG, context, string, b"huge", b"advise", 0) >= 0
+        and _system_call(SYS_FSCONFIG, context, create, None, None, 0) >= 0
+        and _system_call(SYS_FSMOUNT, context, 0, 0) >= 0
+    )
+
+
+def offers_huge_pages() -> bool:
+    """Whether memory that may be moved to storage can have huge pages."""
+    child = os.fork()
+    if child == 0:
+        answer = 1
+        with contextlib.suppress(OSError):
+            answer = 0 if _mounts_huge_page_file() else 1
+        os._exit(answer)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _huge_pages() -> Finding | None:
     try:
-        chosen = re.search(r"\[(\w+)\]", Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text())
+        chosen = re.search(r"\[(\w+)\]", Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text())
     except OSError:
         return None
-    if chosen is None or chosen[1] not in ("always", "force", "within_size"):
-        return None
+    where = {"always": "everywhere", "madvise": "where the program asks"}.get(chosen[1] if chosen else "", "nowhere")
+    if where == "nowhere" or offers_huge_pages():
+        return Finding("huge pages", True, f"{where}, as transparent_hugepage/enabled says, while memory is enough")
     return Finding(
-        "large pages",
+        "huge pages",
         False,
-        f"memory files get large pages (shmem_enabled={chosen[1]})",
-        "more memory may be resident than counted",
-        "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
+        f"none for memory that may be moved to storage: user namespaces are refused (the system gives them {where})",
+        "programs that use much memory at random are slower",
+        "root: sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0",
     )
 
 
@@ -280,7 +310,7 @@ def findings() -> list[Finding]:
         _userfaultfd(),
         _io_uring(),
         *_messages(),
-        *filter(None, [_large_pages()]),
+        *filter(None, [_huge_pages()]),
         *_limits(),
         _swap(),
         *_mpi(),

@@ -11,7 +11,9 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/system_calls.h"
+#include "trace/counters.h"
 
 namespace headroom::arena {
 namespace {
@@ -55,6 +57,28 @@ bool reserve_addresses(Partition& partition, int index) {
   return false;
 }
 
+/// `huge_pages`: what the file's memory may have.
+long open_memory_file(HugePages& huge_pages) {
+  const base::HugePagesChoice choice = base::settings().huge_pages;
+  huge_pages = choice == base::HugePagesChoice::kNever    ? HugePages::kNowhere
+               : choice == base::HugePagesChoice::kAlways ? HugePages::kEverywhere
+                                                          : huge_pages_of_system();
+  if (huge_pages != HugePages::kNowhere) {
+    const int descriptor = open_huge_page_file();
+    if (descriptor >= 0) {
+      return descriptor;
+    }
+    if (choice == base::HugePagesChoice::kAlways) {
+      base::die("--huge-pages always: this user cannot mount a tmpfs in a user namespace: %s; use --huge-pages auto",
+                strerror(-descriptor));
+    }
+    base::log_debug("no huge pages for evictable memory: %s", strerror(-descriptor));
+    trace::count(trace::Counter::kHugePagesRefused);
+    huge_pages = HugePages::kNowhere;
+  }
+  return system_call(SYS_memfd_create, "headroom-arena", MFD_CLOEXEC);
+}
+
 BlockWord* make_block_table(uint64_t blocks) {
   const uint64_t bytes = blocks * sizeof(BlockWord);
   const long descriptor = system_call(SYS_memfd_create, "headroom-blocks", MFD_CLOEXEC);
@@ -89,7 +113,7 @@ Status open_partition(Partition& partition, int index) {
                       static_cast<unsigned long long>(kSmallestPartitionBytes >> 20));
     return Status::kNoMemory;
   }
-  const long descriptor = system_call(SYS_memfd_create, "headroom-arena", MFD_CLOEXEC);
+  const long descriptor = open_memory_file(partition.huge_pages);
   partition.blocks = make_block_table(partition.limit / kBlockBytes);
   if (base::is_error(descriptor) || partition.blocks == nullptr) {
     base::log_warning("cannot make a memory file for evictable memory: %s (see `ulimit -n`)",
@@ -157,6 +181,10 @@ Status commit(Partition& partition, uint64_t bytes, bool accessible) {
   }
   exclude_from_children_and_dumps(partition.base + before, grown);
   exclude_from_children_and_dumps(partition.alias + before, grown);
+  if (partition.huge_pages != HugePages::kNowhere) {
+    let_have_huge_pages(partition.base + before, grown,
+                        false);  // so that what is given leave and loses it joins its neighbours
+  }
   // release: pairs with the acquire in find_offset(): whoever sees the size sees the mapping.
   partition.committed.store(after, std::memory_order_release);
   return Status::kOk;
@@ -219,9 +247,17 @@ View view_of_run(const Partition& partition, uint64_t block, uint64_t& count) {
   return {partition.base + offset, count * kBlockBytes};
 }
 
+void let_have_huge_pages(uintptr_t address, uint64_t bytes, bool may) {
+  (void)system_call(SYS_madvise, address, bytes, may ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
 void punch(const Partition& partition, uint64_t block, uint64_t count) {
-  const long result = system_call(SYS_fallocate, partition.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                  block * kBlockBytes, count * kBlockBytes);
+  punch_bytes(partition, block * kBlockBytes, count * kBlockBytes);
+}
+
+void punch_bytes(const Partition& partition, uint64_t offset, uint64_t bytes) {
+  const long result =
+      system_call(SYS_fallocate, partition.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
   if (base::is_error(result)) {
     base::die("cannot give memory back to the system: %s", strerror(static_cast<int>(-result)));
   }

@@ -1,9 +1,10 @@
 // The arena: where this process's evictable memory lives.
 //
 // A range of virtual addresses, the same in every process of a node, is cut into equal partitions, one a process. The
-// memory of a partition is a memfd: no name in any file system, no dependence on the size of /dev/shm, gone with the last
-// process. The owner maps it twice: at its *view*, the addresses that the program uses and where faults are caught, and at
-// an *alias* for I/O, where they are not. A page of the memfd exists once, however often it is mapped.
+// memory of a partition is a memfd (or a nameless file like it, huge_page_file.h): no name in any file system, no dependence on
+// the size of /dev/shm, gone with the last process. The owner maps it twice: at its *view*, the addresses that the program uses
+// and where faults are caught, and at an *alias* for I/O, where they are not. A page of the memfd exists once, however often it
+// is mapped.
 //
 // Static data of the program keeps its own addresses: its pages are moved into the partition and mapped back (a "static
 // region"), so a block's view is not always base + offset; view_of_block() knows.
@@ -19,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arena/huge_page_file.h"
 #include "base/status.h"
 
 namespace headroom::arena {
@@ -78,6 +80,7 @@ struct Partition {
   uint64_t limit = 0;                  // bytes of addresses reserved
   std::atomic<uint64_t> committed{0};  // bytes mapped so far, a multiple of kBlockBytes
   int descriptor = -1;                 // the memfd
+  HugePages huge_pages = HugePages::kNowhere;
   BlockWord* blocks = nullptr;
   StaticRegion static_regions[kMaxStaticRegions] = {};
   std::atomic<int> static_region_count{0};
@@ -113,8 +116,14 @@ View view_of_block(const Partition& partition, uint64_t block);
 /// The view of `count` blocks from `block` on, as far as it is contiguous and of one region; `count` is lowered to that.
 View view_of_run(const Partition& partition, uint64_t block, uint64_t& count);
 
+/// Lets the kernel use huge pages for what of the view [address, address + bytes) is touched from now on, or no longer.
+void let_have_huge_pages(uintptr_t address, uint64_t bytes, bool may);
+
 /// Takes the physical memory of the blocks away (all mappings then have a hole there).
 void punch(const Partition& partition, uint64_t block, uint64_t count);
+
+/// Zeroes bytes of the partition without giving anything back (they are within one page).
+void punch_bytes(const Partition& partition, uint64_t offset, uint64_t bytes);
 
 /// Gives the blocks zero-filled physical memory where they have none. kNoMemory if the kernel refuses.
 base::Status populate(const Partition& partition, uint64_t block, uint64_t count);

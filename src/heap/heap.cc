@@ -131,6 +131,9 @@ void* take(uint64_t bytes, uint64_t alignment, bool zeroed) {
     return nullptr;
   }
   count_allocated(whole_pages(bytes));
+  if (pager::partition().huge_pages == arena::HugePages::kEverywhere) {
+    pager::let_have_huge_pages(address_of(placement.value.offset), bytes, true);
+  }
   if (zeroed) {
     zero_what_is_not(placement.value, bytes);
   }
@@ -167,6 +170,7 @@ uint64_t allocation_bytes(const void* address) {
 void release(void* address, uint64_t bytes, bool keep) {
   const int saved_errno = errno;
   give_rights_back(address, bytes);
+  pager::let_have_huge_pages(address, bytes, false);
   {
     base::LockHolder lock(heap_lock);
     trim_when_short();
@@ -183,6 +187,9 @@ bool resize_in_place(void* address, uint64_t bytes) {
   const bool resized = resize_extent(offset_of(address), bytes) == base::Status::kOk;
   if (resized) {
     const uint64_t after = extent_bytes(offset_of(address));
+    if (after > before && pager::partition().huge_pages == arena::HugePages::kEverywhere) {
+      pager::let_have_huge_pages(address, after, true);
+    }
     trace::count(Counter::kAllocatedBytes, after - before);  // modulo 2^64, so it may shrink
     trace::count_peak(Counter::kAllocatedBytesPeak, trace::counted(Counter::kAllocatedBytes));
   }

@@ -197,8 +197,12 @@ HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
       case 21 /* MADV_PAGEOUT */:
         pager::will_not_need(address, bytes);
         return 0;
+      case MADV_HUGEPAGE:
+      case MADV_NOHUGEPAGE:
+        pager::let_have_huge_pages(address, whole_pages(bytes), advice == MADV_HUGEPAGE);
+        return 0;
       default:
-        // Advice about huge pages, order of access, forking or dumping is the pager's to follow or not; passed on it would
+        // Advice about the order of access, forking or dumping is the pager's to follow or not; passed on it would
         // only cut the mapping into pieces.
         return 0;
     }

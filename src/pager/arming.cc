@@ -139,6 +139,7 @@ void arm() {
   if (state.armed) {
     return;
   }
+  map_in_small_pages();
   const bool rights_are_watched = state.engine->kind() == base::EngineChoice::kSigsegv;
   if (rights_are_watched) {
     list_held();  // before rights are taken away

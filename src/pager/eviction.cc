@@ -113,6 +113,9 @@ int64_t write_out(uint64_t block, bool keep) {
          (!was_hidden || state.resident.is_hidden(block + count))) {
     ++count;
   }
+  if (!is_apart(block)) {
+    return 0;
+  }
   for (uint64_t begun = 0; begun < count; ++begun) {
     if (!begin_write(block + begun, keep)) {
       count = begun;
@@ -212,7 +215,7 @@ int64_t evict(int64_t bytes) {
       continue;
     }
     if ((word & kHoldMask) == 0 && (word & kDirty) == 0) {
-      if (drop(block, kResident, false)) {
+      if (is_apart(block) && drop(block, kResident, false)) {
         state.resident.remove(block);
         trace::count(Counter::kBlocksDroppedClean);
         leaving += kBlockBytes;
@@ -298,7 +301,7 @@ void write_back_idle() {
       const int64_t written = write_out(block, true);
       state.early_credit_bytes -= written;
       trace::count(Counter::kBlocksWrittenEarly, static_cast<uint64_t>(written) / kBlockBytes);
-      block = state.resident.first();
+      block = written > 0 ? state.resident.first() : after;
       continue;
     }
     block = after;
@@ -348,6 +351,7 @@ void wait_until_at_rest(uint64_t block) {
 }  // namespace
 
 void discard(uint64_t first, uint64_t count) {
+  forget_huge_pages(first, count);
   for (uint64_t block = first; block < first + count; ++block) {
     BlockWord& word = word_of(block);
     wait_until_at_rest(block);
@@ -357,8 +361,13 @@ void discard(uint64_t first, uint64_t count) {
     }
     wait_until_may_write(block);
     wait_until_at_rest(block);  // meanwhile others were served
-    const uint64_t before = word.load(std::memory_order_relaxed);
     unpin(block);
+    if (!is_apart(block)) {  // its neighbours are in use: it stays as memory that is zero
+      memset(reinterpret_cast<void*>(state.partition->alias + block * kBlockBytes), 0, kBlockBytes);
+      trace::count(Counter::kBlocksDiscarded);
+      continue;
+    }
+    const uint64_t before = word.load(std::memory_order_relaxed);
     uint64_t seen = word.load(std::memory_order_relaxed);
     while (!word.compare_exchange_weak(seen, seen & (kHoldMask | kWriteHoldMask), std::memory_order_acq_rel)) {
     }

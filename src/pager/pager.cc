@@ -267,9 +267,10 @@ Status start_once() {
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
   state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
   state.may_touch_ahead = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
+  state.may_be_huge = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   const base::Result<int> requests = open_request_descriptor();
   if (!state.resident.open(blocks) || !open_single_pages(blocks) || !open_read_buffers() || state.room_reserved == nullptr ||
-      state.may_touch_ahead == nullptr || !requests.ok()) {
+      state.may_touch_ahead == nullptr || state.may_be_huge == nullptr || !requests.ok()) {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }
@@ -392,6 +393,29 @@ void discard_blocks(uint64_t block, uint64_t count) {
 void let_touch_ahead(uint64_t block, uint64_t count, bool may) {
   for (uint64_t each = block; each < block + count; ++each) {
     state.may_touch_ahead[each].store(may, std::memory_order_relaxed);
+  }
+}
+
+void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
+  constexpr uint64_t kSize = arena::kHugePageBytes;
+  const uint64_t begin = reinterpret_cast<uintptr_t>(address) - detail::the_partition.base;
+  const uint64_t first = (begin + kSize - 1) / kSize;
+  const uint64_t end = (begin + bytes) / kSize;
+  if (first >= end || detail::the_partition.huge_pages == arena::HugePages::kNowhere) {
+    return;
+  }
+  const base::LockHolder lock(transition_lock);
+  bool some = may;
+  for (uint64_t page = first; page < end && !some; ++page) {
+    some = state.may_be_huge[page].load(std::memory_order_relaxed);
+  }
+  if (!some || is_armed()) {
+    return;
+  }
+  arena::let_have_huge_pages(detail::the_partition.base + first * kSize, (end - first) * kSize, may);
+  trace::count(trace::Counter::kHugeBytesAsked, may ? (end - first) * kSize : 0);
+  for (uint64_t page = first; page < end; ++page) {
+    state.may_be_huge[page].store(true, std::memory_order_relaxed);  // and may be yet, if it may no longer become so
   }
 }
 

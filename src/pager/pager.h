@@ -85,6 +85,10 @@ void claim_blocks(uint64_t count);
 /// else is going to be put there. To be ended before they are discarded. Thread-safe.
 void let_touch_ahead(uint64_t block, uint64_t count, bool may);
 
+/// Lets the kernel use huge pages for what of these allocations is touched from now on, or no longer; nothing where the memory
+/// cannot have them, and once it is short. Thread-safe.
+void let_have_huge_pages(const void* address, uint64_t bytes, bool may);
+
 /// Gives the claim on `count` blocks back, after their content was discarded (while memory is enough; later the reservation
 /// follows what is resident).
 void unclaim_blocks(uint64_t count);

@@ -62,6 +62,7 @@ struct State {
   Stream streams[kStreams] = {};
   uint64_t stream_clock = 0;
   std::atomic<bool>* may_touch_ahead = nullptr;  // by block; set by the program's threads
+  std::atomic<bool>* may_be_huge = nullptr;      // by 2 MiB of the partition (huge_pages.cc)
   uint64_t fresh_next = 0;                       // where somebody who touches blocks in order will go on
   uint64_t fresh_window = 0;                     // how many of them are touched ahead
   uint64_t awake_until_ns = 0;                   // the thread does not sleep before
@@ -159,6 +160,15 @@ void arm();
 void cover_new_memory();
 /// Watches static region `index` and lists what of it is populated.
 void cover_static_region(int index);
+
+// huge_pages.cc
+/// Before memory is watched: no mapping of it is a huge one from now on.
+void map_in_small_pages();
+/// Whether the block can be evicted or given up without touching others: what it was a part of is split if need be. False if
+/// somebody is at work there now.
+bool is_apart(uint64_t block);
+/// The blocks' content is given up all together, so that of what they cover whole nothing need be split.
+void forget_huge_pages(uint64_t first, uint64_t count);
 
 // other_memory.cc
 /// Measures what is resident outside the arena and reserves it.

@@ -1,0 +1,30 @@
+// A memory file whose mappings may have huge pages (2 MiB).
+//
+// A memfd has them as /sys/kernel/mm/transparent_hugepage/shmem_enabled says, which is "never" nearly everywhere, while a
+// program's own memory has them as .../enabled says. A tmpfs decides for itself by its mount option `huge=`, and a process may
+// mount one in a user namespace of its own; nobody else sees it. So a child that lives for a millisecond and shares memory and
+// descriptors with this process enters such a namespace, mounts a tmpfs with huge=advise (huge pages where madvise() asks for
+// them, none elsewhere), and opens one nameless file there. The file lives as long as somebody has it open.
+//
+// Containers and some distributions refuse user namespaces; then there are no huge pages.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::arena {
+
+inline constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+
+enum class HugePages {
+  kNowhere,
+  kWhereAsked,  // the program asks with madvise()
+  kEverywhere,
+};
+
+/// What the system gives a program for its own memory.
+HugePages huge_pages_of_system();
+
+/// The descriptor of a new empty file, or a negative errno.
+int open_huge_page_file();
+
+}  // namespace headroom::arena
