@@ -57,19 +57,20 @@ bool reserve_addresses(Partition& partition, int index) {
   return false;
 }
 
-/// `huge_pages`: what the file's memory may have.
-long open_memory_file(HugePages& huge_pages) {
+/// `huge_pages`: what the file's memory will have.
+long open_memory_file(bool may_be_huge, HugePages& huge_pages) {
   const base::HugePagesChoice choice = base::settings().huge_pages;
   huge_pages = choice == base::HugePagesChoice::kNever    ? HugePages::kNowhere
                : choice == base::HugePagesChoice::kAlways ? HugePages::kEverywhere
                                                           : huge_pages_of_system();
   if (huge_pages != HugePages::kNowhere) {
-    const int descriptor = open_huge_page_file();
+    const int descriptor = may_be_huge ? open_huge_page_file() : -ENOSYS;
     if (descriptor >= 0) {
       return descriptor;
     }
     if (choice == base::HugePagesChoice::kAlways) {
-      base::die("--huge-pages always: this user cannot mount a tmpfs in a user namespace: %s; use --huge-pages auto",
+      base::die("--huge-pages always: %s: %s; use --huge-pages auto",
+                may_be_huge ? "this user cannot mount a tmpfs in a user namespace" : "with this engine Linux 6.12 is needed",
                 strerror(-descriptor));
     }
     base::log_debug("no huge pages for evictable memory: %s", strerror(-descriptor));
@@ -107,13 +108,13 @@ const StaticRegion* static_region_of_offset(const Partition& partition, uint64_t
 
 }  // namespace
 
-Status open_partition(Partition& partition, int index) {
+Status open_partition(Partition& partition, int index, bool may_be_huge) {
   if (!reserve_addresses(partition, index)) {
     base::log_warning("cannot reserve %llu MiB of addresses for evictable memory (see `ulimit -v`)",
                       static_cast<unsigned long long>(kSmallestPartitionBytes >> 20));
     return Status::kNoMemory;
   }
-  const long descriptor = open_memory_file(partition.huge_pages);
+  const long descriptor = open_memory_file(may_be_huge, partition.huge_pages);
   partition.blocks = make_block_table(partition.limit / kBlockBytes);
   if (base::is_error(descriptor) || partition.blocks == nullptr) {
     base::log_warning("cannot make a memory file for evictable memory: %s (see `ulimit -n`)",

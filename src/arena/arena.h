@@ -86,9 +86,9 @@ struct Partition {
   std::atomic<int> static_region_count{0};
 };
 
-/// Reserves the addresses of partition `index` and makes its memfd and block table. kNoMemory with a message if the limits
-/// of the process (RLIMIT_AS, RLIMIT_NOFILE) do not allow even a small partition.
-base::Status open_partition(Partition& partition, int index);
+/// Reserves the addresses of partition `index` and makes its file and block table; `may_be_huge`: its memory may have huge
+/// pages. kNoMemory with a message if the limits of the process (RLIMIT_AS, RLIMIT_NOFILE) do not allow even a small partition.
+base::Status open_partition(Partition& partition, int index, bool may_be_huge);
 
 /// What tells the file of a partition from any other.
 uint64_t inode_of(int descriptor);

@@ -71,7 +71,8 @@ inline void futex_wake(const void* word, int count, bool shared) {
 }
 
 /// Zeroed private memory for tables, populated as it is used; nullptr if the addresses cannot be had. Not through mmap(), which
-/// Headroom interposes. Left out of core dumps, which would be as large as the addresses.
+/// Headroom interposes. Left out of core dumps, which would be as large as the addresses, and without huge pages, which would
+/// populate what is not used.
 inline void* reserve_memory(uint64_t bytes) {
   constexpr int kReadWrite = 3;
   constexpr int kPrivateAnonymousNoReserve = 0x2 | 0x20 | 0x4000;
@@ -80,7 +81,9 @@ inline void* reserve_memory(uint64_t bytes) {
     return nullptr;
   }
   constexpr int kDontDump = 16;
+  constexpr int kNoHugePages = 15;
   (void)system_call(SYS_madvise, place, bytes, kDontDump);
+  (void)system_call(SYS_madvise, place, bytes, kNoHugePages);
   return reinterpret_cast<void*>(place);
 }
 

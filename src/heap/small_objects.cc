@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 
 #include "base/log.h"
@@ -45,6 +46,7 @@ void* headroom_plain_mmap(void* address, size_t bytes, int protection, int flags
     errno = static_cast<int>(-place);
     return reinterpret_cast<void*>(-1);
   }
+  (void)headroom::base::system_call(SYS_madvise, place, bytes, MADV_NOHUGEPAGE);  // tables, used here and there
   return reinterpret_cast<void*>(place);
 }
 int headroom_plain_munmap(void* address, size_t bytes) {

@@ -9,8 +9,12 @@
 //
 // The kernel splits a page as a side effect of two requests: advice that a part of it is cold, unless other processes map it,
 // too; and punching less than a page out of it, which zeroes these bytes. We punch one byte that is zero already.
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/kernel_abi.h"
 #include "pager/state.h"
@@ -24,7 +28,6 @@ using base::system_call;
 using trace::Counter;
 
 constexpr uint64_t kBlocks = kHugePageBytes / kBlockBytes;
-constexpr int kSeekData = 3, kSeekHole = 4;
 constexpr int kAdviceCold = 20;  // MADV_COLD, since Linux 5.4
 
 long next_of(int what, uint64_t offset) { return system_call(SYS_lseek, state.partition->descriptor, offset, what); }
@@ -33,7 +36,7 @@ long next_of(int what, uint64_t offset) { return system_call(SYS_lseek, state.pa
 bool map_anew(uint64_t from, uint64_t to) {
   bool some = false;
   for (uint64_t at = from; at < to;) {
-    const long data = next_of(kSeekData, at);
+    const long data = next_of(SEEK_DATA, at);
     if (base::is_error(data) || static_cast<uint64_t>(data) >= to) {
       break;
     }
@@ -41,7 +44,7 @@ bool map_anew(uint64_t from, uint64_t to) {
       (void)system_call(SYS_madvise, state.partition->base + from, to - from, MADV_DONTNEED);
     }
     some = true;
-    const long hole = next_of(kSeekHole, static_cast<uint64_t>(data));
+    const long hole = next_of(SEEK_HOLE, static_cast<uint64_t>(data));
     const uint64_t end = base::is_error(hole) || static_cast<uint64_t>(hole) > to ? to : static_cast<uint64_t>(hole);
     (void)system_call(SYS_madvise, state.partition->base + data, end - static_cast<uint64_t>(data), MADV_POPULATE_READ);
     at = end;
@@ -51,7 +54,7 @@ bool map_anew(uint64_t from, uint64_t to) {
 
 /// Whether this process's page table has the page at `address` (proc(5), pagemap).
 bool is_in_page_table(uintptr_t address) {
-  static const long pagemap = system_call(SYS_openat, -100 /* AT_FDCWD */, "/proc/self/pagemap", 02000000 /* O_CLOEXEC */);
+  static const long pagemap = system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   uint64_t entry = 0;
   (void)system_call(SYS_pread64, pagemap, &entry, sizeof entry, address / kPageBytes * sizeof entry);
   return (entry >> 63) != 0;
@@ -142,6 +145,14 @@ bool split(uint64_t block) {
 }
 
 }  // namespace
+
+bool may_have_huge_pages() {
+  utsname system = {};
+  int major = 0;
+  int minor = 0;
+  const bool known = uname(&system) == 0 && sscanf(system.release, "%d.%d", &major, &minor) == 2;
+  return state.engine->serves_kernel() || (known && (major > 6 || (major == 6 && minor >= 12)));
+}
 
 void map_in_small_pages() {
   if (state.partition->huge_pages == HugePages::kNowhere) {

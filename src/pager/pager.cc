@@ -252,7 +252,7 @@ Status start_once() {
   state.engine = make_engine();
   state.store = make_store(state.files);
   if (node::join_session(the_session) != Status::kOk ||
-      arena::open_partition(detail::the_partition, the_session.index) != Status::kOk) {
+      arena::open_partition(detail::the_partition, the_session.index, may_have_huge_pages()) != Status::kOk) {
     return Status::kUnavailable;
   }
   state.session = &the_session;

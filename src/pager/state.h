@@ -162,6 +162,10 @@ void cover_new_memory();
 void cover_static_region(int index);
 
 // huge_pages.cc
+/// Whether this kernel keeps to what the engine needs of it. (Before Linux 6.12 it maps huge pages as a whole again although
+/// the mapping says not to; where its own accesses are not served, blocks then vanish from the page table while it counts on
+/// them.)
+bool may_have_huge_pages();
 /// Before memory is watched: no mapping of it is a huge one from now on.
 void map_in_small_pages();
 /// Whether the block can be evicted or given up without touching others: what it was a part of is split if need be. False if

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -90,11 +91,22 @@ void sign(const char* descriptor) {
   }
 }
 
+extern "C" char __bss_start[] __attribute__((visibility("hidden")));  // of this library; by the linker
+extern "C" char _end[] __attribute__((visibility("hidden")));
+
+/// Our tables are large and used here and there; where the system gives huge pages to everybody they would be populated whole.
+void keep_tables_small() {
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(__bss_start) + 4095) / 4096 * 4096;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(_end) / 4096 * 4096;
+  (void)base::system_call(SYS_madvise, begin, end - begin, MADV_NOHUGEPAGE);
+}
+
 __attribute__((constructor)) void begin_process() {
   const char* active = getenv("HEADROOM_ACTIVE");
   if (active == nullptr) {
     return;
   }
+  keep_tables_small();
   sign(active);
   base::load_settings();
   process_of_constructor = getpid();
