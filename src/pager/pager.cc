@@ -234,6 +234,7 @@ void* pager_thread(void*) {
     }
     write_back_idle();
     pump();
+    tell_of_room();
     sample();
   }
 }

@@ -4,6 +4,9 @@
 // wait give back first, and of these the one that blocked last, since it will run last (the scheduler prefers who has most
 // memory): in a round of ranks the order turns direction each time, and what is here at the turn is used again. Then the rank
 // furthest above its share; it may be ourselves.
+//
+// Who asks goes on when he is rung, or looks again each millisecond. A rank that cannot give what it is asked for, since the
+// rest is held (it waits in a collective, say), says so, and is not asked again for a while.
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -15,6 +18,7 @@ using node::Member;
 using trace::Counter;
 
 constexpr int64_t kAskAtLeast = 4 << 20;
+constexpr uint64_t kRefusalNs = 50'000'000;
 constexpr uint64_t kFarthest = uint64_t{1} << 62;
 constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
 
@@ -59,6 +63,10 @@ uint64_t distance_of(const Member& member) {
   return kFarthest - 1 - static_cast<uint64_t>(member.reserved_bytes.load(std::memory_order_relaxed));
 }
 
+bool has_refused(const Member& member, uint64_t since_ns) {
+  return member.refused_ns.load(std::memory_order_relaxed) > since_ns;
+}
+
 /// Who should give way: `excess` is how much it may be asked for. -1 if nobody but us.
 int choose_another(int64_t& excess) {
   const node::Ledger& ledger = *state.session->ledger;
@@ -68,9 +76,10 @@ int choose_another(int64_t& excess) {
   int greatest = -1;
   int64_t most = excess_of(*state.session->self, shares);
   most = most > 0 ? most : 0;
+  const uint64_t now = base::monotonic_ns();
   for (int index = 0; index < node::kMaxMembers; ++index) {
     const Member& member = ledger.members[index];
-    if (index == state.session->index || !is_alive(member)) {
+    if (index == state.session->index || !is_alive(member) || has_refused(member, now - kRefusalNs)) {
       continue;
     }
     const int64_t above = excess_of(member, shares);
@@ -100,6 +109,8 @@ bool ask_another(int64_t bytes) {
   Member& member = state.session->ledger->members[chosen];
   const int64_t wanted = bytes > kAskAtLeast ? bytes : kAskAtLeast;
   const int64_t asked = wanted < excess ? wanted : excess;
+  state.asked_member = chosen;
+  member.asked_by.store(state.session->index, std::memory_order_relaxed);
   if (member.asked_bytes.exchange(asked, std::memory_order_acq_rel) < asked) {
     trace::count(Counter::kRoomRequests);
     node::ring(*state.session, chosen);
@@ -125,10 +136,11 @@ void make_room(int64_t bytes) {
     return;
   }
   const uint64_t now = base::monotonic_ns();
-  if (state.waits_for_others && now - state.asked_at_ns < kAskPatienceNs) {
+  const bool refused = state.waits_for_others && has_refused(ledger.members[state.asked_member], state.asked_at_ns);
+  if (state.waits_for_others && !refused && now - state.asked_at_ns < kAskPatienceNs) {
     return;
   }
-  if (!state.waits_for_others && ask_another(bytes - coming)) {
+  if ((!state.waits_for_others || refused) && ask_another(bytes - coming)) {
     state.waits_for_others = true;
     state.asked_at_ns = now;
     return;
@@ -144,9 +156,23 @@ uint64_t share_of_memory() {
 }
 
 void answer_requests_for_room() {
-  const int64_t asked = state.session->self->asked_bytes.exchange(0, std::memory_order_acq_rel);
-  if (asked > 0 && state.armed) {
-    (void)evict(asked > state.leaving_bytes ? asked - state.leaving_bytes : 0);
+  Member& self = *state.session->self;
+  const int64_t asked = self.asked_bytes.exchange(0, std::memory_order_acq_rel);
+  if (asked <= 0 || !state.armed) {
+    return;
+  }
+  state.answered_member = self.asked_by.load(std::memory_order_relaxed);
+  const int64_t wanted = asked - state.leaving_bytes;
+  if (wanted > 0 && evict(wanted) < wanted) {
+    self.refused_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
+    trace::count(Counter::kRoomRequestsRefused);
+  }
+}
+
+void tell_of_room() {
+  if (state.answered_member >= 0 && state.leaving_bytes == 0) {
+    node::ring(*state.session, state.answered_member);
+    state.answered_member = -1;
   }
 }
 

@@ -19,8 +19,8 @@ using trace::Counter;
 constexpr uint64_t kPages = kBlockBytes / kPageBytes;
 static_assert(kPages == 64, "a word has a bit for each page");
 constexpr int64_t kShortNs = 30'000;
-constexpr int kSure = 16;  // random faults in excess of others
-constexpr int kMostSure = 32;
+constexpr int kLeastSure = 16;  // random faults in excess of others
+constexpr int kLongSure = 16;   // so many more are remembered
 constexpr int kDoubt = 4;
 constexpr int kFillAt = 32;  // pages
 constexpr int kRecent = 4;
@@ -39,6 +39,7 @@ char* fill_buffer = nullptr;
 constexpr uint64_t kNone = UINT64_MAX;
 uint64_t filled_block = kNone;  // the one that is being filled
 int sureness = 0;
+int sure = kLeastSure;
 uint64_t computed_ns = 0;  // at the last fault on storage
 uint64_t recent_pages[kRecent] = {};
 uint64_t recent_at = 0;
@@ -163,13 +164,20 @@ bool open_single_pages(uint64_t blocks) {
   return table != nullptr && fill_buffer != nullptr;
 }
 
+/// Whose random accesses all fall on half of what there is room for is better served with whole blocks: they stay.
+int faults_until_sure() {
+  const auto blocks = static_cast<int>(share_of_memory() / kBlockBytes / 2);
+  return blocks > kLeastSure ? blocks : kLeastSure;
+}
+
 void note_storage_fault(bool in_order) {
   const uint64_t own = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
   const uint64_t now = nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
   const bool random = !in_order && static_cast<int64_t>(now - computed_ns) < kShortNs;
   computed_ns = now;
   if (random) {
-    sureness = sureness < kMostSure ? sureness + 1 : sureness;
+    sure = sureness == 0 ? faults_until_sure() : sure;
+    sureness = sureness < sure + kLongSure ? sureness + 1 : sureness;
   } else {
     sureness = sureness > kDoubt ? sureness - kDoubt : 0;
   }
@@ -177,7 +185,7 @@ void note_storage_fault(bool in_order) {
 
 bool prefers_single_page(uint64_t block, uint32_t page) {
   const bool continues = page != kWholeBlock && continues_recent(block, page);
-  return page != kWholeBlock && !continues && sureness >= kSure && state.engine->kind() != base::EngineChoice::kSigsegv;
+  return page != kWholeBlock && !continues && sureness >= sure && state.engine->kind() != base::EngineChoice::kSigsegv;
 }
 
 bool serve_page(uint64_t block, uint32_t page, bool write) {

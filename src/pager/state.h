@@ -69,7 +69,9 @@ struct State {
   bool waits_for_others = false;                 // asked other ranks for room
   bool turn_is_cut = false;                      // what must_wait_for_turn() said last
   uint64_t asked_at_ns = 0;
-  int64_t other_bytes = 0;  // reserved for memory outside the arena
+  int asked_member = -1;
+  int answered_member = -1;  // is rung when what it has asked for is gone
+  int64_t other_bytes = 0;   // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
   uint64_t* room_reserved = nullptr;  // bitmap: 64 MiB pieces of the store's file that have room set aside
   std::atomic<bool> idle{false};      // set by the program's thread
@@ -118,6 +120,8 @@ uint64_t share_of_memory();
 /// Whether nobody who waits has blocked later than this rank.
 bool blocked_last();
 void answer_requests_for_room();
+/// Rings who has asked when there is room.
+void tell_of_room();
 
 // eviction.cc
 /// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out.

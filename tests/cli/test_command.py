@@ -222,6 +222,8 @@ def test_bench_paging(tmp_path):
         str(ROOT / "build/mpi/mpich"),
         "--group",
         "quick",
+        "--group",
+        "quick coarsen",
         "--rounds",
         "1",
         "--json",
@@ -232,7 +234,10 @@ def test_bench_paging(tmp_path):
     rows = {row["phase"]: row for row in json.loads(figures.read_text())}
     assert {"touch", "read, first pass", "read, later passes", "update", "random-read"} <= rows.keys()
     later = rows["read, later passes"]
-    assert {"plain", "lazy", "auto", "aggressive"} <= later["seconds"].keys()
+    assert {"plain", "again", "lazy", "auto", "aggressive"} <= later["seconds"].keys()
     assert later["needed"] > 0 and later["bound"] > 0
     assert later["read"]["auto"] >= later["needed"] * 0.9
     assert "quick: 1 x 96 MiB with 48 MiB" in done.stdout
+    coarsen = rows["coarsen"]
+    assert coarsen["needed"] > 0 and coarsen["bound"] > 0
+    assert coarsen["read"]["auto"] >= coarsen["needed"] * 0.9

@@ -15,15 +15,19 @@ static uint64_t bytes_read(void) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  int rank;
+  int rank, size;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
   const uint64_t words = argc > 2 ? strtoull(argv[1], NULL, 10) << 17 : 0;
   const int rounds = argc > 2 ? atoi(argv[2]) : 0;
   uint64_t *array = malloc(words * 8), wrong = 0;
-  for (uint64_t i = 0; i < words; ++i) {
-    array[i] = i * 31 + (uint64_t)rank;
+  /* One after the other, so that it is known of each how much it uses. */
+  for (int turn = 0; turn < size; ++turn) {
+    for (uint64_t i = 0; turn == rank && i < words; ++i) {
+      array[i] = i * 31 + (uint64_t)rank;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
   }
-  MPI_Barrier(MPI_COMM_WORLD);
   static uint64_t mine[kMostRounds], all[kMostRounds];
   for (int round = 0; round < rounds && round < kMostRounds; ++round) {
     const uint64_t before = bytes_read();

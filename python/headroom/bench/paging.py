@@ -1,9 +1,10 @@
 """`headroom bench paging`: what memory beyond the budget costs, with Headroom and with the kernel's swap.
 
-The program paging.c goes through the same phases in memory, under Headroom with each policy, with the kernel's swap, and under
-other systems of this kind that the user has (--peer), all but the first inside the same hard limit where one can be set. The
-sides alternate; a figure is the median of the rounds. The lower bound of a phase is what must move (footprint less budget,
-read; for updates written as well) over what this disk moves past the page cache, measured in the same run.
+The program paging.c goes through the same phases, and applications.c through its applications: in memory (twice, for the
+noise), under Headroom with each policy, with the kernel's swap, and under other systems of this kind that the user has
+(--peer), all but the first inside the same hard limit where one can be set. The sides alternate; a figure is the median of the
+rounds. The lower bound of a phase is what must move (footprint less budget, read; for updates written as well) over what this
+disk moves past the page cache, measured in the same run; for applications it is the time in memory if that is longer.
 """
 
 import contextlib
@@ -22,7 +23,8 @@ import click
 from headroom import hard_limit, launcher
 from headroom.bench.programs import FOLDER, compile_program, default_prefix, output_of
 
-SOURCE = Path(__file__).parent / "paging.c"
+PHASES = Path(__file__).parent / "paging.c"
+APPLICATIONS = Path(__file__).parent / "applications.c"
 MIB = 1 << 20
 POLICIES = ("lazy", "auto", "aggressive")
 SWEEPS = ["touch", "read", "read", "read", "write", "update", "update", "update", "backward", "strided"]
@@ -32,17 +34,26 @@ class Group(NamedTuple):
     ranks: int
     mib: int  # of each rank
     budget: int  # MiB
-    phases: list[str]
+    phases: list[str]  # of paging.c; one word that has no phase's name: of applications.c
     what: str
+
+    @property
+    def is_application(self) -> bool:
+        return self.phases[0] in ("pagerank", "coarsen", "mttkrp")
 
 
 GROUPS = {
     "quick": Group(1, 96, 48, ["touch", "read", "read", "update", "random-read:2000"], "twice the budget"),
+    "quick coarsen": Group(2, 48, 32, ["coarsen"], "three times the budget"),
     "memory": Group(1, 512, 2048, [*SWEEPS, "random-read:2000000"], "memory enough"),
     "sweeps": Group(1, 1024, 512, SWEEPS, "twice the budget"),
     "rounds": Group(4, 256, 512, SWEEPS, "twice the budget"),
     "random": Group(1, 768, 256, ["touch", "random-read:60000", "random-update:60000"], "three times the budget"),
     "random of 8": Group(8, 96, 256, ["touch", "random-read:12000", "random-update:12000"], "three times the budget"),
+    "pagerank": Group(4, 256, 384, ["pagerank"], "three times the budget"),
+    "pagerank of 16": Group(16, 64, 384, ["pagerank"], "more than three times the budget"),
+    "coarsen": Group(4, 256, 384, ["coarsen"], "up to three times the budget"),
+    "mttkrp": Group(8, 128, 384, ["mttkrp"], "three times the budget"),
 }
 
 
@@ -50,15 +61,17 @@ class Phase(NamedTuple):
     """What one run says of one phase, or the median of several."""
 
     seconds: float
-    bytes: int
+    bytes: float
     read: float  # MiB, under Headroom
     written: float
+    must_read: float = 0.0  # MiB, as an application says
+    must_write: float = 0.0
 
 
 class Row(NamedTuple):
     group: str
     phase: str
-    bytes: int
+    bytes: float
     seconds: dict[str, float]  # by side
     read: dict[str, float]  # MiB, by side under Headroom
     written: dict[str, float]
@@ -71,7 +84,7 @@ def name_phases(lines: list[list[str]]) -> dict[str, list[Phase]]:
     found: dict[str, list[Phase]] = {}
     names = [line[0].split(":")[0] for line in lines]
     for name, line in zip(names, lines, strict=True):
-        phase = Phase(float(line[1]), int(line[2]), float(line[3]), float(line[4]))
+        phase = Phase(*(float(word) for word in line[1:]))
         if names.count(name) > 1:
             name += ", later passes" if f"{name}, first pass" in found else ", first pass"
         found.setdefault(name, []).append(phase)
@@ -106,6 +119,13 @@ def bound_of(group: Group, phase: str, disk: dict[str, float]) -> tuple[float | 
     return 2 * missing / disk["mixed"], missing
 
 
+def bound_of_application(median: Phase, plain: float, disk: dict[str, float]) -> tuple[float | None, float | None]:
+    """The same by what the application says must move; no faster than in memory."""
+    both = min(median.must_read, median.must_write)
+    moving = 2 * both / disk["mixed"] + (median.must_read - both) / disk["read"] + (median.must_write - both) / disk["write"]
+    return max(moving, plain), median.must_read or None
+
+
 class Side(NamedTuple):
     name: str
     before: list[str]  # put before the program
@@ -115,7 +135,7 @@ class Side(NamedTuple):
 
 def sides_of(swap: bool, limits: bool, peers: list[str], options: list[str]) -> list[Side]:
     run = [sys.executable, "-m", "headroom.command", "run", "--summary", "off", *options]
-    sides = [Side("plain", [], False, False)]
+    sides = [Side("plain", [], False, False), Side("again", [], False, False)]
     sides += [Side(policy, [*run, "--evict", policy], limits, False) for policy in POLICIES]
     if swap:
         sides.append(Side("swap", [], True, True))
@@ -125,24 +145,29 @@ def sides_of(swap: bool, limits: bool, peers: list[str], options: list[str]) -> 
     return sides
 
 
-def run_side(side: Side, group: Group, program: Path) -> dict[str, list[Phase]]:
+def command_of(side: Side, group: Group, program: Path) -> list:
     found = launcher.find(str(program))
     before = [*side.before]
     if "headroom.command" in before:
         before += ["--memory", f"{group.budget}M"]
-    command = [*found.command, "-n", group.ranks, *before, program, group.mib, *group.phases]
-    words = [str(word) for word in command]
+    arguments = [group.phases[0], group.mib, group.budget] if group.is_application else [group.mib, *group.phases]
+    return [*found.command, "-n", group.ranks, *before, program, *arguments]
+
+
+def run_side(side: Side, group: Group, program: Path) -> dict[str, list[Phase]]:
+    words = [str(word) for word in command_of(side, group, program)]
     with contextlib.ExitStack() as stack:
         if side.limited:
             # A quarter more than the budget: code, stacks and page tables, for all sides alike.
             limit = stack.enter_context(hard_limit.HardLimit(group.budget * MIB * 5 // 4, side.swap))
             words = limit.wrap(words)
-        text = output_of(words, found.environment)
-    return name_phases([line.split("\t") for line in text.splitlines() if line.count("\t") == 4])
+        text = output_of(words, launcher.find(str(program)).environment)
+    return name_phases([line.split("\t") for line in text.splitlines() if line.count("\t") in (4, 6)])
 
 
-def measure(name: str, sides: list[Side], program: Path, rounds: int, storage: str) -> list[Row]:
+def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: int, storage: str) -> list[Row]:
     group = GROUPS[name]
+    program = programs[1 if group.is_application else 0]
     if group.ranks * group.mib <= group.budget:
         sides = [side for side in sides if side.name != "swap"]
     runs: dict[str, dict[str, list[Phase]]] = {side.name: {} for side in sides}
@@ -155,7 +180,7 @@ def measure(name: str, sides: list[Side], program: Path, rounds: int, storage: s
                 for phase, passes in run_side(side, group, program).items():
                     runs[side.name].setdefault(phase, []).extend(passes)
                 bar.update(1)
-            speeds.append(disk_speeds(program, storage, environment))
+            speeds.append(disk_speeds(programs[0], storage, environment))
             bar.update(1)
     disk = {what: statistics.median(speed[what] for speed in speeds) for what in speeds[0]}
     rows = []
@@ -170,10 +195,17 @@ def measure(name: str, sides: list[Side], program: Path, rounds: int, storage: s
                 {side: median.seconds for side, median in medians.items()},
                 {side: median.read for side, median in ours.items()},
                 {side: median.written for side, median in ours.items()},
-                *bound_of(group, phase, disk),
+                *(
+                    bound_of_application(medians["plain"], medians["plain"].seconds, disk)
+                    if group.is_application
+                    else bound_of(group, phase, disk)
+                ),
             )
         )
     click.echo(f"\n{name}: {group.ranks} x {group.mib} MiB with {group.budget} MiB ({group.what})")
+    for side in sides:
+        words = " ".join(str(word) for word in command_of(side, group, program))
+        click.echo(f"  {side.name}: {words}{' (hard limit)' if side.limited else ''}{' (swap)' if side.swap else ''}", err=True)
     click.echo("disk, MiB/s: " + ", ".join(f"{what} {speed:.0f}" for what, speed in disk.items()))
     show(rows)
     return rows
@@ -219,7 +251,7 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool) -> tuple[bool, bool]:
 @click.command()
 @click.option("--mpi", "prefix", type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
 @click.option(
-    "--group", "groups", multiple=True, type=click.Choice(list(GROUPS)), help="what to measure (default: all but quick)"
+    "--group", "groups", multiple=True, type=click.Choice(list(GROUPS)), help="what to measure (default: all but quick ones)"
 )
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="how often each side runs")
 @click.option(
@@ -241,10 +273,12 @@ def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file
         raise click.ClickException(f"{storage} has less than 6 GiB free; choose another --storage")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        program = compile_program((prefix or default_prefix()).absolute(), SOURCE, Path(folder))
+        programs = tuple(
+            compile_program((prefix or default_prefix()).absolute(), source, Path(folder)) for source in (PHASES, APPLICATIONS)
+        )
         limits, swap = prepare_swap(stack, tuned_swap)
         sides = sides_of(swap, limits, list(peers), ["--storage", str(storage), "--engine", engine])
-        for name in groups or [name for name in GROUPS if name != "quick"]:
-            rows += measure(name, sides, program, rounds, str(storage))
+        for name in groups or [name for name in GROUPS if not name.startswith("quick")]:
+            rows += measure(name, sides, programs, rounds, str(storage))
     if json_file:
         json_file.write_text(json.dumps([row._asdict() for row in rows], indent=2) + "\n")
