@@ -19,6 +19,8 @@ namespace {
 using base::is_error;
 using base::system_call;
 
+constexpr const char* kAllSizes = "/sys/kernel/mm/transparent_hugepage/enabled";
+constexpr const char* kThisSize = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";  // since Linux 6.8
 constexpr const char* kFileName = "memfd:headroom-arena";  // as /proc/PID/maps shows that of a memfd
 
 struct Attempt {
@@ -91,11 +93,9 @@ bool is_chosen(const char* path, const char* word) {
 }  // namespace
 
 HugePages huge_pages_of_system() {
-  constexpr const char* kAll = "/sys/kernel/mm/transparent_hugepage/enabled";
-  constexpr const char* kOfThisSize = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";  // since Linux 6.8
   const auto is = [](const char* word) {
-    return is_chosen(kOfThisSize, word) ||
-           (is_chosen(kAll, word) && (access(kOfThisSize, R_OK) != 0 || is_chosen(kOfThisSize, "inherit")));
+    return is_chosen(kThisSize, word) ||
+           (is_chosen(kAllSizes, word) && (access(kThisSize, R_OK) != 0 || is_chosen(kThisSize, "inherit")));
   };
   return is("always") ? HugePages::kEverywhere : is("madvise") ? HugePages::kWhereAsked : HugePages::kNowhere;
 }

@@ -8,7 +8,8 @@
  * BUDGET (MiB, of all ranks together) is for the lower bound: a pass over S bytes, when no more than the budget was in memory
  * before, must read S less the budget; what is alive beyond the budget must have been written once. Content is checked.
  * Prints, for building the data and for using them, "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written<tab>MiB that must
- * be read<tab>MiB that must be written" (of the slowest rank; the others of all ranks; read and written under Headroom only). */
+ * be read<tab>MiB that must be written" (of the slowest rank; the others of all ranks; read and written under Headroom only).
+ */
 #include <headroom/headroom.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -148,9 +149,8 @@ static void build_mttkrp(uint64_t mib) {
   entries = take(entry_count * sizeof *entries);
   uint64_t state = 2463534242u + (uint64_t)rank;
   for (uint64_t each = 0; each < entry_count; ++each) { /* in order of the first direction, as such files are */
-    entries[each] = (struct Entry){{(uint32_t)(each * kLength / entry_count), next_random(&state) % kLength,
-                                    next_random(&state) % kLength},
-                                   1};
+    entries[each] = (struct Entry){
+        {(uint32_t)(each * kLength / entry_count), next_random(&state) % kLength, next_random(&state) % kLength}, 1};
   }
   for (int mode = 0; mode < 3; ++mode) {
     factors[mode] = take(factor_bytes);
@@ -190,7 +190,7 @@ static void use_mttkrp(uint64_t mib) {
 enum { kLevels = 24, kNeighbours = 8, kNone = -1 };
 struct Level {
   uint64_t vertices, edges, offset_bytes, edge_bytes;
-  uint64_t* offsets; /* of each vertex's edges */
+  uint64_t* offsets;                 /* of each vertex's edges */
   uint32_t *ends, *weights, *coarse; /* coarse: the vertex of the next level */
 };
 static struct Level levels[kLevels];
