@@ -64,7 +64,7 @@ long open_memory_file(bool may_be_huge, HugePages& huge_pages) {
                : choice == base::HugePagesChoice::kAlways ? HugePages::kEverywhere
                                                           : huge_pages_of_system();
   if (huge_pages != HugePages::kNowhere) {
-    const int descriptor = may_be_huge ? open_huge_page_file() : -ENOSYS;
+    const int descriptor = may_be_huge ? open_huge_page_file("advise") : -ENOSYS;
     if (descriptor >= 0) {
       return descriptor;
     }
@@ -77,7 +77,9 @@ long open_memory_file(bool may_be_huge, HugePages& huge_pages) {
     trace::count(trace::Counter::kHugePagesRefused);
     huge_pages = HugePages::kNowhere;
   }
-  return system_call(SYS_memfd_create, "headroom-arena", MFD_CLOEXEC);
+  // Where memory files always have huge pages, one that has none is better: nobody would split them.
+  const int small = memory_files_have_huge_pages() ? open_huge_page_file("never") : -ENOSYS;
+  return small >= 0 ? small : system_call(SYS_memfd_create, "headroom-arena", MFD_CLOEXEC);
 }
 
 BlockWord* make_block_table(uint64_t blocks) {
@@ -127,7 +129,7 @@ Status open_partition(Partition& partition, int index, bool may_be_huge) {
 
 uint64_t inode_of(int descriptor) {
   struct stat status = {};
-  return fstat(descriptor, &status) == 0 ? status.st_ino : 0;
+  return fstat(descriptor, &status) == 0 ? (uint64_t{status.st_dev} << 32) ^ status.st_ino : 0;
 }
 
 bool map_peer_partition(int index, int descriptor) {

@@ -24,6 +24,7 @@ constexpr const char* kThisSize = "/sys/kernel/mm/transparent_hugepage/hugepages
 constexpr const char* kFileName = "memfd:headroom-arena";  // as /proc/PID/maps shows that of a memfd
 
 struct Attempt {
+  const char* huge;
   unsigned user;
   unsigned group;
   long result;  // the descriptor, or a negative errno
@@ -43,20 +44,20 @@ bool map_identity(const char* path, unsigned identity) {
   return write_file(path, text);
 }
 
-long configure(long context) {
+long configure(long context, const char* huge) {
   constexpr int kSetString = 1, kCreate = 6;
-  long result = system_call(SYS_fsconfig, context, kSetString, "huge", "advise", 0);
+  long result = system_call(SYS_fsconfig, context, kSetString, "huge", huge, 0);
   result = is_error(result) ? result : system_call(SYS_fsconfig, context, kSetString, "size", "0", 0);  // no limit, as a memfd
   return is_error(result) ? result : system_call(SYS_fsconfig, context, kCreate, nullptr, nullptr, 0);
 }
 
-long make_file() {
+long make_file(const char* huge) {
   constexpr int kCloseOnExec = 1;
   const long context = system_call(SYS_fsopen, "tmpfs", kCloseOnExec);
   if (is_error(context)) {
     return context;
   }
-  long result = configure(context);
+  long result = configure(context, huge);
   const long mount = is_error(result) ? result : system_call(SYS_fsmount, context, kCloseOnExec, 0);
   (void)system_call(SYS_close, context);
   if (is_error(mount)) {
@@ -74,7 +75,7 @@ int in_new_namespace(void* argument) {
   (void)write_file("/proc/self/setgroups", "deny");
   attempt.result = -EPERM;
   if (map_identity("/proc/self/uid_map", attempt.user) && map_identity("/proc/self/gid_map", attempt.group)) {
-    attempt.result = make_file();
+    attempt.result = make_file(attempt.huge);
   }
   return 0;
 }
@@ -100,15 +101,21 @@ HugePages huge_pages_of_system() {
   return is("always") ? HugePages::kEverywhere : is("madvise") ? HugePages::kWhereAsked : HugePages::kNowhere;
 }
 
-int open_huge_page_file() {
+bool memory_files_have_huge_pages() {
+  constexpr const char* kMemoryFiles = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+  return is_chosen(kMemoryFiles, "always") || is_chosen(kMemoryFiles, "within_size");
+}
+
+int open_huge_page_file(const char* huge) {
   constexpr size_t kStackBytes = 64 << 10;
   auto* stack = static_cast<char*>(base::reserve_memory(kStackBytes));
   if (stack == nullptr) {
     return -ENOMEM;
   }
-  Attempt attempt = {geteuid(), getegid(), -EPERM};
+  Attempt attempt = {huge, geteuid(), getegid(), -EPERM};
   // No handler of the program may run in the child, and none of its waits may find the child (its end sends no signal).
-  const uint64_t all = ~uint64_t{0};
+  // (But for SIGSYS, by which a filter of system calls may ask the program.)
+  const uint64_t all = ~(uint64_t{1} << (SIGSYS - 1));
   uint64_t before = 0;
   (void)system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
   const int flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_FILES | CLONE_VM | CLONE_VFORK;

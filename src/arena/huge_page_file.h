@@ -24,7 +24,10 @@ enum class HugePages {
 /// What the system gives a program for its own memory.
 HugePages huge_pages_of_system();
 
-/// The descriptor of a new empty file, or a negative errno.
-int open_huge_page_file();
+/// Whether the system gives them to all memory files, asked or not.
+bool memory_files_have_huge_pages();
+
+/// The descriptor of a new empty file, or a negative errno. `huge`: "advise", or "never".
+int open_huge_page_file(const char* huge);
 
 }  // namespace headroom::arena

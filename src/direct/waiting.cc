@@ -3,7 +3,6 @@
 
 #include <sched.h>
 
-#include "base/system_calls.h"
 #include "direct/endpoint.h"
 #include "sched/scheduler.h"
 #include "trace/counters.h"
@@ -40,20 +39,6 @@ void Waiting::pause() {
 #endif
 }
 
-/// The others may all be waiting for what is moving between them and us, which takes milliseconds where it comes from storage.
-/// Were the slot given up meanwhile, the first of them to go on would have our memory, although we could use it at once.
-bool Waiting::must_give_slot_up() {
-  if (gave_slot_up_ || sched::mode() != sched::Mode::kTurns) {
-    return false;
-  }
-  const uint64_t now = base::monotonic_ns();
-  if (!looked_at_turn_) {
-    looked_at_turn_ = true;
-    keeps_turn_until_ns_ = now + sched::may_keep_turn_for_ns();
-  }
-  return now >= keeps_turn_until_ns_;
-}
-
 void Waiting::pause_or_sleep() {
   if (rounds_ < kSpins + kYields) {
     (void)sched_yield();
@@ -61,7 +46,7 @@ void Waiting::pause_or_sleep() {
   }
   Root& root = endpoint().own_root();
   if (!announced_) {
-    if (must_give_slot_up()) {
+    if (!gave_slot_up_ && sched::mode() == sched::Mode::kTurns) {
       gave_slot_up_ = true;
       sched::give_slot_up();
     }

@@ -5,8 +5,8 @@
 //
 // A rank with a processor of its own spins. With more ranks than cores it spins shortly, lets others have the processor a few
 // times, and then sleeps until it is rung: the pause before the one that sleeps announces it, so that done() looks once more
-// after the others know. In turns it gives its slot up before it sleeps, or somewhat later if nobody is ready to use it.
-// Meanwhile the MPI library gets its progress by `poke`, sparsely.
+// after the others know. In turns it gives its slot up before it sleeps. Meanwhile the MPI library gets its progress by
+// `poke`, sparsely.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,6 @@ class Waiting {
 
  private:
   void pause_or_sleep();
-  bool must_give_slot_up();
 
   bool (*poke_)();
   uint32_t rounds_ = 0;
@@ -34,8 +33,6 @@ class Waiting {
   bool also_elsewhere_ = false;  // nobody rings for what comes from there
   bool announced_ = false;
   bool gave_slot_up_ = false;
-  bool looked_at_turn_ = false;
-  uint64_t keeps_turn_until_ns_ = 0;
 };
 
 }  // namespace headroom::direct

@@ -3,12 +3,14 @@
 // in the way: a part of it that is punched while anybody has a page of it pinned is zeroed and not freed; and splitting it
 // takes all of it out of every page table, blocks that somebody counts on among them. So
 //
-//   arming        maps what there is in small pages (the pages themselves stay huge), before anything is watched
-//   the pager     splits a huge page before the first of its blocks is written out or given up, when that is safe, and maps the
+//   arming        maps what there is in small pages and has the kernel split the huge ones, before anything is watched; it
+//                 leaves those that other processes map, too
+//   the pager     splits such a page before the first of its blocks is written out or given up, when that is safe, and maps the
 //                 others again
 //
-// The kernel splits a page as a side effect of two requests: advice that a part of it is cold, unless other processes map it,
-// too; and punching less than a page out of it, which zeroes these bytes. We punch one byte that is zero already.
+// The kernel splits a page as a side effect of two requests: advice that a part of it is cold, unless other processes map it;
+// and punching less than a page out of it, which zeroes these bytes: we punch one byte that is zero already. Since Linux 6.15
+// the second leaves halves, quarters and eighths, for which the first is then tried (nobody maps them at that moment).
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,34 +32,74 @@ using trace::Counter;
 constexpr uint64_t kBlocks = kHugePageBytes / kBlockBytes;
 constexpr int kAdviceCold = 20;  // MADV_COLD, since Linux 5.4
 
+long open_pagemap() { return system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC); }
+
+/// Whether this process's page table has the page at `address` (proc(5), pagemap); true if it cannot be known.
+bool is_in_page_table(uintptr_t address) {
+  static const long pagemap = open_pagemap();
+  uint64_t entry = 0;
+  const long bytes = system_call(SYS_pread64, pagemap, &entry, sizeof entry, address / kPageBytes * sizeof entry);
+  return bytes != sizeof entry || (entry >> 63) != 0;
+}
+
+void advise_cold(uintptr_t page) {
+  (void)*reinterpret_cast<volatile char*>(page);  // the kernel looks at what is in the page table
+  (void)system_call(SYS_madvise, page, kPageBytes, kAdviceCold);
+}
+
+/// Whether this part of the file is one huge page: mapped anew, a touch of one end then maps the other.
+bool is_huge(uint64_t offset) {
+  static char* reserved = static_cast<char*>(base::reserve_memory(2 * kHugePageBytes));
+  if (reserved == nullptr) {
+    return true;
+  }
+  const uintptr_t window = (reinterpret_cast<uintptr_t>(reserved) + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  const long mapped = system_call(SYS_mmap, window, kHugePageBytes, PROT_READ, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                                  state.partition->descriptor, offset);
+  if (base::is_error(mapped)) {
+    return true;
+  }
+  (void)system_call(SYS_madvise, window, kHugePageBytes, MADV_DONTFORK);
+  (void)*reinterpret_cast<volatile char*>(window);
+  const bool huge = is_in_page_table(window + kHugePageBytes / 2);
+  (void)system_call(SYS_madvise, window, kHugePageBytes, MADV_DONTNEED);  // or it would count as a process that maps it
+  return huge;
+}
+
 long next_of(int what, uint64_t offset) { return system_call(SYS_lseek, state.partition->descriptor, offset, what); }
 
-/// Maps what there is of [from, to) anew; false if there is nothing.
+/// Maps what there is of [from, to) anew, in small pages; whether there is something and all of it is here.
 bool map_anew(uint64_t from, uint64_t to) {
-  bool some = false;
+  const long first = next_of(SEEK_DATA, from);
+  if (base::is_error(first) || static_cast<uint64_t>(first) >= to) {
+    return false;
+  }
+  (void)system_call(SYS_madvise, state.partition->base + from, to - from, MADV_DONTNEED);
   for (uint64_t at = from; at < to;) {
     const long data = next_of(SEEK_DATA, at);
     if (base::is_error(data) || static_cast<uint64_t>(data) >= to) {
       break;
     }
-    if (!some) {
-      (void)system_call(SYS_madvise, state.partition->base + from, to - from, MADV_DONTNEED);
-    }
-    some = true;
     const long hole = next_of(SEEK_HOLE, static_cast<uint64_t>(data));
     const uint64_t end = base::is_error(hole) || static_cast<uint64_t>(hole) > to ? to : static_cast<uint64_t>(hole);
     (void)system_call(SYS_madvise, state.partition->base + data, end - static_cast<uint64_t>(data), MADV_POPULATE_READ);
     at = end;
   }
-  return some;
+  const long hole = next_of(SEEK_HOLE, from);
+  return base::is_error(hole) || static_cast<uint64_t>(hole) >= to;  // else a part is missing, so it is no huge page
 }
 
-/// Whether this process's page table has the page at `address` (proc(5), pagemap).
-bool is_in_page_table(uintptr_t address) {
-  static const long pagemap = system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  uint64_t entry = 0;
-  (void)system_call(SYS_pread64, pagemap, &entry, sizeof entry, address / kPageBytes * sizeof entry);
-  return (entry >> 63) != 0;
+/// While nothing is watched. Whether it still is a huge page.
+bool stays_huge(uint64_t from) {
+  if (!map_anew(from, from + kHugePageBytes) || !is_huge(from)) {
+    return false;
+  }
+  // The program may not read all of its memory, but we may, at the alias.
+  advise_cold(state.partition->alias + from);
+  (void)map_anew(from, from + kHugePageBytes);  // splitting has taken it out of the page table
+  const bool huge = is_huge(from);
+  trace::count(Counter::kHugePagesSplit, huge ? 0 : 1);
+  return huge;
 }
 
 /// Whether the program's side of all blocks has to be taken away first: where the kernel's accesses are not served, nobody may
@@ -84,20 +126,27 @@ void give_back(uint64_t block, uint64_t before) {
 
 /// Makes the kernel split what the block, which nobody can touch, is a part of; false if it does not.
 bool make_kernel_split(uint64_t block) {
-  auto* memory = reinterpret_cast<volatile char*>(state.partition->alias + block * kBlockBytes);
-  const void* zero = memchr(const_cast<const char*>(memory), 0, kBlockBytes);
-  const uint64_t at =
-      zero == nullptr ? 0 : static_cast<uint64_t>(static_cast<const char*>(zero) - const_cast<const char*>(memory));
-  const char there = memory[at];  // and the alias has the page in the page table; splitting takes it out
-  const auto page = reinterpret_cast<uintptr_t>(memory + at) / kPageBytes * kPageBytes;
-  (void)system_call(SYS_madvise, page, kPageBytes, kAdviceCold);
-  if (!is_in_page_table(page)) {
+  const uintptr_t memory = state.partition->alias + block * kBlockBytes;
+  advise_cold(memory + kPageBytes);
+  if (!is_in_page_table(memory + kPageBytes)) {
     return true;
   }
-  punch_bytes(*state.partition, block * kBlockBytes + at, 1);
-  const bool is_split = !is_in_page_table(page);
+  // Not in the first page: punching a part of a file's first page unmaps all of the file.
+  const void* zero = memchr(reinterpret_cast<const void*>(memory + kPageBytes), 0, kBlockBytes - kPageBytes);
+  if (zero == nullptr && state.engine->serves_kernel()) {
+    return false;  // who reads by cross-memory attach would see a zero for a moment
+  }
+  const uintptr_t at = zero != nullptr ? reinterpret_cast<uintptr_t>(zero) : memory + kPageBytes;
+  auto* byte = reinterpret_cast<volatile char*>(at);
+  const char there = *byte;
+  punch_bytes(*state.partition, at - state.partition->alias, 1);
+  const bool is_split = !is_in_page_table(at);
   if (there != 0) {
-    memory[at] = there;
+    *byte = there;
+  }
+  const uintptr_t first = memory / kHugePageBytes * kHugePageBytes;
+  for (uint64_t other = 0; is_split && other < kBlocks; ++other) {
+    advise_cold(first + other * kBlockBytes);
   }
   return is_split;
 }
@@ -108,13 +157,15 @@ struct Taken {
   uint64_t before;
 };
 
-/// Maps the blocks of a page that was split as their words say.
-void map_as_before(uint64_t first, const Taken* taken) {
+/// Gives the blocks back that were taken; `lost`: all have lost their pages in the page table, and are mapped again as their
+/// words say. Else only `hidden` is.
+void end_taking(uint64_t first, const Taken* taken, bool lost, uint64_t hidden) {
   const bool only_taken = state.engine->kind() == base::EngineChoice::kSigsegv;  // rights are not lost
   for (uint64_t index = 0; index < kBlocks; ++index) {
     const uint64_t block = first + index;
     const uint64_t word = taken[index].taken ? taken[index].before : word_of(block).load(std::memory_order_acquire);
-    if ((taken[index].taken || !only_taken) && (word & kMapped) != 0) {
+    const bool to_be_mapped = block == hidden || (lost && (taken[index].taken || !only_taken));
+    if (to_be_mapped && (word & kMapped) != 0) {
       state.engine->map(view_of_block(*state.partition, block), (word & kWritable) != 0);
     }
     if (taken[index].taken) {
@@ -123,7 +174,9 @@ void map_as_before(uint64_t first, const Taken* taken) {
   }
 }
 
-bool split(uint64_t block) {
+enum class Outcome { kSplit, kNotSplit, kInUse };
+
+Outcome split(uint64_t block) {
   const uint64_t first = block / kBlocks * kBlocks;
   Taken taken[kBlocks] = {};
   bool all = true;
@@ -134,24 +187,29 @@ bool split(uint64_t block) {
       all = taken[index].taken;
     }
   }
-  bool is_split = false;
-  if (all) {
-    const View view = view_of_block(*state.partition, block);
-    state.engine->hide(view);
-    is_split = !is_written_remotely(view) && make_kernel_split(block);
+  if (!all) {
+    end_taking(first, taken, false, kNoBlock);
+    return Outcome::kInUse;
   }
-  map_as_before(first, taken);
-  return is_split;
+  const View view = view_of_block(*state.partition, block);
+  state.engine->hide(view);
+  const bool written = is_written_remotely(view);
+  const bool is_split = !written && make_kernel_split(block);
+  end_taking(first, taken, is_split, block);
+  return is_split ? Outcome::kSplit : written ? Outcome::kInUse : Outcome::kNotSplit;
 }
 
 }  // namespace
 
 bool may_have_huge_pages() {
+  const long pagemap = open_pagemap();
+  (void)system_call(SYS_close, pagemap);
   utsname system = {};
   int major = 0;
   int minor = 0;
   const bool known = uname(&system) == 0 && sscanf(system.release, "%d.%d", &major, &minor) == 2;
-  return state.engine->serves_kernel() || (known && (major > 6 || (major == 6 && minor >= 12)));
+  const bool maps_small = known && (major > 6 || (major == 6 && minor >= 12));
+  return !base::is_error(pagemap) && (state.engine->serves_kernel() || maps_small);
 }
 
 void map_in_small_pages() {
@@ -160,10 +218,10 @@ void map_in_small_pages() {
   }
   const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed);
   arena::let_have_huge_pages(state.partition->base, committed, false);
-  for (uint64_t at = 0; at < committed; at += kHugePageBytes) {
+  for (uint64_t at = 0; at + kHugePageBytes <= committed; at += kHugePageBytes) {
     std::atomic<bool>& may_be_huge = state.may_be_huge[at / kHugePageBytes];
     if (may_be_huge.load(std::memory_order_relaxed)) {
-      may_be_huge.store(map_anew(at, at + kHugePageBytes), std::memory_order_relaxed);
+      may_be_huge.store(stays_huge(at), std::memory_order_relaxed);
     }
   }
 }
@@ -173,11 +231,15 @@ bool is_apart(uint64_t block) {
   if (!may_be_huge.load(std::memory_order_relaxed) || state_of(word_of(block).load(std::memory_order_acquire)) != kResident) {
     return true;
   }
-  if (!split(block)) {
+  const bool huge = is_huge(block / kBlocks * kHugePageBytes);
+  const Outcome outcome = huge ? split(block) : Outcome::kSplit;
+  if (outcome == Outcome::kInUse || (outcome == Outcome::kNotSplit && must_take_all())) {
     return false;
   }
+  // Where the kernel's accesses are served (or met by the kernel itself) a page that cannot be split costs memory, nothing
+  // else.
   may_be_huge.store(false, std::memory_order_relaxed);
-  trace::count(Counter::kHugePagesSplit);
+  trace::count(Counter::kHugePagesSplit, huge && outcome == Outcome::kSplit ? 1 : 0);
   return true;
 }
 

@@ -51,7 +51,7 @@ void tell_of_change() {
 }
 
 void become_armed() {
-  {
+  if (!state.armed) {  // else who holds the lock may be waiting for this thread
     base::LockHolder lock(transition_lock);
     arm();
     armed_flag.store(true, std::memory_order_release);
@@ -400,8 +400,11 @@ void let_touch_ahead(uint64_t block, uint64_t count, bool may) {
 void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
   constexpr uint64_t kSize = arena::kHugePageBytes;
   const uint64_t begin = reinterpret_cast<uintptr_t>(address) - detail::the_partition.base;
-  const uint64_t first = (begin + kSize - 1) / kSize;
-  const uint64_t end = (begin + bytes) / kSize;
+  // Leave ends with what it was given for: a huge page would fill what nobody has claimed.
+  const uint64_t first = may ? (begin + kSize - 1) / kSize : begin / kSize;
+  const uint64_t last = may ? (begin + bytes) / kSize : (begin + bytes + kSize - 1) / kSize;
+  const uint64_t committed = detail::the_partition.committed.load(std::memory_order_acquire) / kSize;
+  const uint64_t end = last < committed ? last : committed;
   if (first >= end || detail::the_partition.huge_pages == arena::HugePages::kNowhere) {
     return;
   }

@@ -164,9 +164,9 @@ bool open_single_pages(uint64_t blocks) {
   return table != nullptr && fill_buffer != nullptr;
 }
 
-/// Whose random accesses all fall on half of what there is room for is better served with whole blocks: they stay.
+/// Whose random accesses all fall on an eighth of what there is room for is better served with whole blocks: they stay.
 int faults_until_sure() {
-  const auto blocks = static_cast<int>(share_of_memory() / kBlockBytes / 2);
+  const auto blocks = static_cast<int>(share_of_memory() / kBlockBytes / 8);
   return blocks > kLeastSure ? blocks : kLeastSure;
 }
 

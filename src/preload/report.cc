@@ -104,7 +104,7 @@ class Output {
     char folder[PATH_MAX] = ".";
     if ((known != 0 || S_ISREG(status.st_mode)) && length < sizeof folder) {
       memcpy(folder, slash == nullptr ? "." : path_, slash == nullptr ? 1 : length);
-      file_ = base::system_call(SYS_openat, AT_FDCWD, folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+      file_ = base::system_call(SYS_openat, AT_FDCWD, folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
       is_nameless_ = !base::is_error(file_);
     }
     if (!is_nameless_) {
@@ -122,7 +122,25 @@ class Output {
       (void)base::system_call(SYS_unlinkat, AT_FDCWD, path_, 0);
       result = base::system_call(SYS_linkat, AT_FDCWD, nameless, AT_FDCWD, path_, AT_SYMLINK_FOLLOW);
     }
-    error_ = base::is_error(result) ? static_cast<int>(-result) : 0;
+    if (base::is_error(result)) {  // a mount point, or no /proc
+      copy_to_name();
+    }
+  }
+
+  void copy_to_name() {
+    const long from = file_;
+    file_ = base::system_call(SYS_openat, AT_FDCWD, path_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    error_ = base::is_error(file_) ? static_cast<int>(-file_) : 0;
+    for (uint64_t at = 0; error_ == 0;) {
+      const long bytes = base::system_call(SYS_pread64, from, buffer_, sizeof buffer_, at);
+      if (bytes <= 0) {
+        break;
+      }
+      at += static_cast<uint64_t>(bytes);
+      filled_ = static_cast<size_t>(bytes);
+      flush();
+    }
+    (void)base::system_call(SYS_close, from);
   }
 
   void flush() {

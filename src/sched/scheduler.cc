@@ -145,21 +145,6 @@ void take_slot() {
   }
 }
 
-uint64_t may_keep_turn_for_ns() {
-  constexpr uint64_t kLongTurnNs = 50'000'000;  // in which memory was filled
-  constexpr uint64_t kMostNs = 200'000'000;
-  constexpr uint64_t kPart = 4;  // of the turn
-  if (mode() != Mode::kTurns || !has_slot() || somebody_is_ready()) {
-    return 0;
-  }
-  const uint64_t turn = base::monotonic_ns() - turn_began_ns.load(std::memory_order_relaxed);
-  if (turn < kLongTurnNs) {
-    return 0;
-  }
-  note_working_set();
-  return turn / kPart < kMostNs ? turn / kPart : kMostNs;
-}
-
 bool still_waiting() {
   if (is_turn_cut()) {
     return false;  // the slot is missing for another reason

@@ -37,10 +37,6 @@ Mode mode();
 void give_slot_up();
 void take_slot();
 
-/// For how long a rank that begins to wait may keep its slot: not at all if somebody is ready to use it or its turn was short,
-/// else a part of the turn.
-uint64_t may_keep_turn_for_ns();
-
 /// Called now and then by a thread that has given the slot up and goes on waiting: if other threads of the process kept it, but
 /// do nothing with it, it is given up now. Whether it is.
 bool still_waiting();

@@ -30,12 +30,9 @@ bool fits(const Member& candidate) {
   int64_t in_use = 0;
   for (const Member& member : ledger().members) {
     if (is_alive(member)) {
-      const int64_t other = member.other_bytes.load(std::memory_order_relaxed);
-      room -= other;
+      room -= member.other_bytes.load(std::memory_order_relaxed);
       const bool computes = &member != &candidate && member.has_slot.load(std::memory_order_relaxed) != 0;
-      const int64_t before = member.working_set_bytes.load(std::memory_order_relaxed);
-      const int64_t now = member.reserved_bytes.load(std::memory_order_relaxed) - other;
-      in_use += computes ? (now > before ? now : before) : 0;
+      in_use += computes ? member.working_set_bytes.load(std::memory_order_relaxed) : 0;
     }
   }
   const int64_t wanted = candidate.working_set_bytes.load(std::memory_order_relaxed);

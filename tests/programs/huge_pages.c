@@ -1,10 +1,12 @@
-/* Huge pages while memory is enough, and what becomes of them when it is short: HUGE_PAGES [ask].
+/* Huge pages while memory is enough, and what becomes of them when it is short: huge_pages [ask|disabled]; it may
+   ask for them, and the kernel may refuse them.
    Prints "huge N MiB" (mapped by huge pages while memory was enough) and "wrong N". */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "pressure.h"
@@ -53,13 +55,24 @@ int main(int argc, char** argv) {
   unsigned char* memory = malloc((size_t)(kArray + 4) * kMib);
   array = (unsigned char*)(((uintptr_t)memory + 2 * kMib) & ~(uintptr_t)(2 * kMib - 1));
   const size_t size = (size_t)kArray * kMib;
-  if (argc > 1 && strcmp(argv[1], "ask") == 0) {
+  const char* what = argc > 1 ? argv[1] : "";
+  if (strcmp(what, "disabled") == 0) {
+    CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);
+  }
+  if (*what != 0) {
     CHECK(madvise(array, size, MADV_HUGEPAGE) == 0);
   }
   for (size_t at = 0; at < size; ++at) {
     array[at] = value(at);
   }
   printf("huge %zu MiB\n", huge_mib());
+  /* The kernel splits one by itself. */
+  unsigned char* part = array + 2 * (size_t)(2 * kMib) + kBlock;
+  CHECK(madvise(part, kBlock, MADV_DONTNEED) == 0);
+  for (size_t at = 0; at < kBlock; ++at) {
+    wrong += part[at] != 0;
+    part[at] = value((size_t)(part - array) + at);
+  }
   CHECK(pipe(told) == 0);
   pthread_t reader;
   CHECK(pthread_create(&reader, NULL, read_into_array, NULL) == 0);

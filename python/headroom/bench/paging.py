@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 GROUPS = {
     "quick": Group(1, 96, 48, ["touch", "read", "read", "update", "random-read:2000"], "twice the budget"),
-    "quick coarsen": Group(2, 48, 32, ["coarsen"], "three times the budget"),
+    "quick coarsen": Group(2, 96, 64, ["coarsen"], "three times the budget"),
     "memory": Group(1, 512, 2048, [*SWEEPS, "random-read:2000000"], "memory enough"),
     "sweeps": Group(1, 1024, 512, SWEEPS, "twice the budget"),
     "rounds": Group(4, 256, 512, SWEEPS, "twice the budget"),
