@@ -33,7 +33,7 @@ def test_help_has_every_setting_and_only_those():
         "json",
         "large",
     }
-    assert shown == expected | {"small", "trace", "readahead", "static-data", "summary", "ranks", "help"}
+    assert shown == expected | {"small", "huge-pages", "trace", "readahead", "static-data", "summary", "ranks", "help"}
 
 
 def test_settings_page_is_the_table():
