@@ -32,13 +32,16 @@ using trace::Counter;
 constexpr uint64_t kBlocks = kHugePageBytes / kBlockBytes;
 constexpr int kAdviceCold = 20;  // MADV_COLD, since Linux 5.4
 
-long open_pagemap() { return system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC); }
+/// Opened once, and early: later it might be refused.
+long pagemap_descriptor() {
+  static const long descriptor = system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  return descriptor;
+}
 
 /// Whether this process's page table has the page at `address` (proc(5), pagemap); true if it cannot be known.
 bool is_in_page_table(uintptr_t address) {
-  static const long pagemap = open_pagemap();
   uint64_t entry = 0;
-  const long bytes = system_call(SYS_pread64, pagemap, &entry, sizeof entry, address / kPageBytes * sizeof entry);
+  const long bytes = system_call(SYS_pread64, pagemap_descriptor(), &entry, sizeof entry, address / kPageBytes * sizeof entry);
   return bytes != sizeof entry || (entry >> 63) != 0;
 }
 
@@ -202,14 +205,12 @@ Outcome split(uint64_t block) {
 }  // namespace
 
 bool may_have_huge_pages() {
-  const long pagemap = open_pagemap();
-  (void)system_call(SYS_close, pagemap);
   utsname system = {};
   int major = 0;
   int minor = 0;
   const bool known = uname(&system) == 0 && sscanf(system.release, "%d.%d", &major, &minor) == 2;
   const bool maps_small = known && (major > 6 || (major == 6 && minor >= 12));
-  return !base::is_error(pagemap) && (state.engine->serves_kernel() || maps_small);
+  return !base::is_error(pagemap_descriptor()) && (state.engine->serves_kernel() || maps_small);
 }
 
 void map_in_small_pages() {

@@ -163,7 +163,8 @@ void answer_requests_for_room() {
   }
   state.answered_member = self.asked_by.load(std::memory_order_relaxed);
   const int64_t wanted = asked - state.leaving_bytes;
-  if (wanted > 0 && evict(wanted) < wanted) {
+  const bool may_write = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come
+  if (wanted > 0 && evict(wanted) < wanted && may_write) {
     self.refused_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     trace::count(Counter::kRoomRequestsRefused);
   }
