@@ -193,8 +193,8 @@ HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
       case MADV_WILLNEED:
         pager::will_need(address, bytes);
         return 0;
-      case 20 /* MADV_COLD */:
-      case 21 /* MADV_PAGEOUT */:
+      case MADV_COLD:
+      case MADV_PAGEOUT:
         pager::will_not_need(address, bytes);
         return 0;
       case MADV_HUGEPAGE:

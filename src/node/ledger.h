@@ -54,7 +54,7 @@ struct alignas(64) Member {
   std::atomic<int64_t> reserved_bytes;
   std::atomic<int64_t> other_bytes;  // of these, outside the arena: cannot be given back
   std::atomic<int64_t> asked_bytes;  // what others would like this member to give back
-  std::atomic<int32_t> asked_by;     // index of who asked last, to be rung; -1: nobody
+  std::atomic<int32_t> asked_by;     // index of who asked last, to be rung; set before asked_bytes is
   std::atomic<uint64_t> refused_ns;  // when it last had less to give than was asked: the rest is in use
   std::atomic<uint64_t> ready_since_ns;
   std::atomic<uint64_t> blocked_since_ns;

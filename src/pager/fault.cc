@@ -3,12 +3,12 @@
 // serve() makes one block accessible if that is possible at once. If not, the access becomes *pending*, and pump() retries it
 // whenever something has changed. What a fault means is decided by the block's word alone: a stray access may have put a
 // zero page under a hole, so that the kernel calls the next fault "minor".
-#include <fcntl.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "pager/fork.h"
 #include "pager/labels.h"
+#include "pager/page_table.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -86,17 +86,11 @@ bool serve_fresh(uint64_t block, bool write) {
 /// Whether the page has been mapped as the access needs it since it faulted. The block's word does not say: the kernel may have
 /// taken the page away by itself. Its page table does (proc(5), pagemap).
 bool is_mapped_meanwhile(uint64_t block, uint32_t page, bool write, uint64_t word) {
-  constexpr uint64_t kPresent = uint64_t{1} << 63;
-  constexpr uint64_t kWriteProtected = uint64_t{1} << 57;
   const uint64_t wanted = kMapped | (write ? kWritable : 0);
-  if ((word & wanted) != wanted || page == kWholeBlock) {
-    return false;
-  }
-  static const long pagemap = base::system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  const uint64_t number = view_of_block(*state.partition, block).address / kPageBytes + page;
   uint64_t entry = 0;
-  (void)base::system_call(SYS_pread64, pagemap, &entry, sizeof entry, number * sizeof entry);
-  return (entry & kPresent) != 0 && (!write || (entry & kWriteProtected) == 0);
+  return (word & wanted) == wanted && page != kWholeBlock &&
+         read_page_table(view_of_block(*state.partition, block).address + page * kPageBytes, entry) &&
+         (entry & kPagePresent) != 0 && (!write || (entry & kPageWriteProtected) == 0);
 }
 
 bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {

@@ -11,7 +11,6 @@
 // The kernel splits a page as a side effect of two requests: advice that a part of it is cold, unless other processes map it;
 // and punching less than a page out of it, which zeroes these bytes: we punch one byte that is zero already. Since Linux 6.15
 // the second leaves halves, quarters and eighths, for which the first is then tried (nobody maps them at that moment).
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
+#include "pager/page_table.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -30,24 +30,16 @@ using base::system_call;
 using trace::Counter;
 
 constexpr uint64_t kBlocks = kHugePageBytes / kBlockBytes;
-constexpr int kAdviceCold = 20;  // MADV_COLD, since Linux 5.4
 
-/// Opened once, and early: later it might be refused.
-long pagemap_descriptor() {
-  static const long descriptor = system_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  return descriptor;
-}
-
-/// Whether this process's page table has the page at `address` (proc(5), pagemap); true if it cannot be known.
+/// Where it cannot be known it counts as being there: nothing is then taken for split.
 bool is_in_page_table(uintptr_t address) {
   uint64_t entry = 0;
-  const long bytes = system_call(SYS_pread64, pagemap_descriptor(), &entry, sizeof entry, address / kPageBytes * sizeof entry);
-  return bytes != sizeof entry || (entry >> 63) != 0;
+  return !read_page_table(address, entry) || (entry & kPagePresent) != 0;
 }
 
 void advise_cold(uintptr_t page) {
   (void)*reinterpret_cast<volatile char*>(page);  // the kernel looks at what is in the page table
-  (void)system_call(SYS_madvise, page, kPageBytes, kAdviceCold);
+  (void)system_call(SYS_madvise, page, kPageBytes, MADV_COLD);
 }
 
 /// Whether this part of the file is one huge page: mapped anew, a touch of one end then maps the other.
@@ -210,7 +202,7 @@ bool may_have_huge_pages() {
   int minor = 0;
   const bool known = uname(&system) == 0 && sscanf(system.release, "%d.%d", &major, &minor) == 2;
   const bool maps_small = known && (major > 6 || (major == 6 && minor >= 12));
-  return !base::is_error(pagemap_descriptor()) && (state.engine->serves_kernel() || maps_small);
+  return can_read_page_table() && (state.engine->serves_kernel() || maps_small);
 }
 
 void map_in_small_pages() {

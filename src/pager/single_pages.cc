@@ -80,6 +80,12 @@ bool reserve(int64_t bytes) {
   return true;
 }
 
+/// Whose random accesses all fall on an eighth of what there is room for is better served with whole blocks: they stay.
+int faults_until_sure() {
+  const auto blocks = static_cast<int>(share_of_memory() / kBlockBytes / 8);
+  return blocks > kLeastSure ? blocks : kLeastSure;
+}
+
 /// Whether a page beside it was asked for a moment ago: then this is no random access.
 bool continues_recent(uint64_t block, uint32_t page) {
   const uint64_t number = block * kPages + page;
@@ -162,12 +168,6 @@ bool open_single_pages(uint64_t blocks) {
   table = static_cast<Pages*>(base::reserve_memory(blocks * sizeof(Pages)));
   fill_buffer = static_cast<char*>(base::reserve_memory(kBlockBytes));
   return table != nullptr && fill_buffer != nullptr;
-}
-
-/// Whose random accesses all fall on an eighth of what there is room for is better served with whole blocks: they stay.
-int faults_until_sure() {
-  const auto blocks = static_cast<int>(share_of_memory() / kBlockBytes / 8);
-  return blocks > kLeastSure ? blocks : kLeastSure;
 }
 
 void note_storage_fault(bool in_order) {

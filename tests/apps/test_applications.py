@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conditions import SCALAPACK, need
-from conftest import BUILD, DEBIAN, ROOT, WHEELS, Mpi, environment, headroom_run, plain_run
+from conftest import BUILD, DEBIAN, ROOT, WHEELS, Mpi, compile_program, environment, headroom_run, plain_run
 
 MIB = 1 << 20
 
@@ -261,3 +261,18 @@ def test_pagerank_against_scipy(mpi, tmp_path):
     checksum = re.compile(r"checksum: \w+")
     assert checksum.search(under.output)[0] == checksum.search(plain.stdout)[0]
     assert checksum.search(from_market.stdout)[0] == checksum.search(plain.stdout)[0]
+
+
+@pytest.mark.parametrize("name", ["pagerank", "coarsen", "mttkrp"])
+def test_applications_of_the_benchmark(mpi, name, tmp_path):
+    """The same results with memory short, in 4 ranks that ask each other for room."""
+    source = str(ROOT / "python/headroom/bench/applications.c")
+    program = compile_program(mpi, source, f"-I{ROOT}/include")
+    plain = plain_run([*mpi.command(4), program, name, 48, 112])
+    assert plain.returncode == 0, plain.stderr
+    run = headroom_run([program, name, 48, 112], tmp_path, before=mpi.command(4), memory="112M")
+    assert run.status == 0, run.errors
+    checksum = re.search(r"checksum \w+", plain.stdout)[0]
+    assert re.search(r"checksum \w+", run.output)[0] == checksum
+    assert run.total("bytes_read") > 64 * MIB and run.total("bytes_written") > 64 * MIB
+    assert run.total("room_requests") > 0

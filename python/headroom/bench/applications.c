@@ -21,6 +21,7 @@
 static int rank, ranks, wrong;
 static double budget, must_read, alive, most_alive; /* MiB of all ranks */
 static uint64_t passed;                             /* bytes that this rank went over */
+static uint64_t checksum;                           /* of the result; the same in all ranks */
 
 static double now(void) {
   struct timespec t;
@@ -37,15 +38,24 @@ static uint32_t next_random(uint64_t* state) {
 
 static double mib_of_all(uint64_t bytes) { return (double)bytes / 1048576 * ranks; }
 
-static void* take(uint64_t bytes) {
+static void* get(uint64_t bytes) {
   void* memory = malloc(bytes);
   if (memory == NULL) {
     fprintf(stderr, "applications: no memory for %llu MiB\n", (unsigned long long)(bytes >> 20));
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
+  return memory;
+}
+
+/* Bytes that are alive, and written, in each rank. */
+static void count_alive(uint64_t bytes) {
   alive += mib_of_all(bytes);
   most_alive = alive > most_alive ? alive : most_alive;
-  return memory;
+}
+
+static void* take(uint64_t bytes) {
+  count_alive(bytes);
+  return get(bytes);
 }
 
 static void give_back(void* memory, uint64_t bytes) {
@@ -110,7 +120,8 @@ static void build_pagerank(uint64_t mib) {
     sources_sum += sources[edge];
   }
   for (uint64_t row = 0; row < rows * (uint64_t)ranks; ++row) {
-    values[row] = 1;
+    values[row] = (double)(1 + row % 1000);
+    new_values[row % rows] = 1;
   }
   passed += rows * kDegree * sizeof *sources;
 }
@@ -130,6 +141,11 @@ static void use_pagerank(uint64_t mib) {
     wrong |= sum != sources_sum;
     MPI_Allgather(new_values, (int)rows, MPI_DOUBLE, values, (int)rows, MPI_DOUBLE, MPI_COMM_WORLD);
     count_pass(rows * kDegree * sizeof *sources + rows * (uint64_t)ranks * sizeof *values);
+  }
+  for (uint64_t row = 0; row < rows * (uint64_t)ranks; ++row) {
+    uint64_t bits = 0;
+    memcpy(&bits, &values[row], sizeof bits);
+    checksum = checksum * 31 + bits;
   }
 }
 
@@ -159,6 +175,9 @@ static void build_mttkrp(uint64_t mib) {
     }
   }
   product = take(factor_bytes);
+  for (uint64_t each = 0; each < (uint64_t)kLength * kColumns; ++each) {
+    product[each] = 1;
+  }
   passed += entry_count * sizeof *entries;
 }
 
@@ -180,6 +199,7 @@ static void use_mttkrp(uint64_t mib) {
     double sum = 0;
     for (uint64_t each = 0; each < (uint64_t)kLength * kColumns; ++each) {
       sum += product[each];
+      checksum = checksum * 31 + (uint64_t)product[each];
     }
     wrong |= sum != (double)entry_count * ranks * kColumns; /* all factors are 1, and sums of ones are exact */
     count_pass(entry_count * sizeof *entries);
@@ -199,11 +219,17 @@ static int level_count;
 static void take_level(struct Level* level, uint64_t vertices, uint64_t edges) {
   level->vertices = vertices;
   level->offset_bytes = (vertices + 1) * sizeof *level->offsets;
-  level->edge_bytes = edges * sizeof *level->ends;
   level->offsets = take(level->offset_bytes);
-  level->ends = take(level->edge_bytes);
-  level->weights = take(level->edge_bytes);
+  level->ends = get(edges * sizeof *level->ends); /* more than are written, mostly */
+  level->weights = get(edges * sizeof *level->weights);
   level->coarse = take(vertices * sizeof *level->coarse);
+}
+
+/* All edges are there. */
+static void end_level(struct Level* level) {
+  level->offsets[level->vertices] = level->edges;
+  level->edge_bytes = level->edges * sizeof *level->ends;
+  count_alive(2 * level->edge_bytes);
 }
 
 static uint64_t bytes_of(const struct Level* level) {
@@ -232,7 +258,7 @@ static void build_coarsen(uint64_t mib) {
       level->weights[level->edges++] = 1 + (uint32_t)((vertex ^ end) % 7);
     }
   }
-  level->offsets[vertices] = level->edges;
+  end_level(level);
   level_count = 1;
   passed += bytes_of(level);
 }
@@ -296,13 +322,11 @@ static void contract(struct Level* fine, struct Level* coarse, uint64_t vertices
       weight_after += coarse->weights[edge];
     }
   }
-  coarse->offsets[vertices] = coarse->edges;
+  end_level(coarse);
   wrong |= weight_before != weight_after;
   give_back(first, table_bytes);
   give_back(place, table_bytes);
   give_back(second, table_bytes);
-  alive -= 2 * mib_of_all(coarse->edge_bytes - coarse->edges * sizeof *coarse->ends); /* never touched */
-  coarse->edge_bytes = coarse->edges * sizeof *coarse->ends;
 }
 
 static void use_coarsen(uint64_t mib) {
@@ -311,9 +335,11 @@ static void use_coarsen(uint64_t mib) {
     struct Level* fine = &levels[level_count - 1];
     const uint64_t vertices = match(fine);
     count_pass(bytes_of(fine));
-    uint64_t largest = vertices;
-    MPI_Allreduce(&vertices, &largest, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
-    if (largest < 1000 || vertices * 20 > fine->vertices * 19) {
+    /* All ranks go equally deep. */
+    const uint64_t mine[2] = {vertices, vertices * 20 > fine->vertices * 19};
+    uint64_t most[2];
+    MPI_Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    if (most[0] < 1000 || most[1] != 0) {
       break;
     }
     contract(fine, &levels[level_count++], vertices);
@@ -346,6 +372,7 @@ static void use_coarsen(uint64_t mib) {
     static uint64_t cut_before = 0; /* contracting keeps it */
     wrong |= number < level_count - 1 && all_cut != cut_before;
     cut_before = all_cut;
+    checksum = checksum * 31 + all_cut;
   }
 }
 
@@ -373,6 +400,13 @@ int main(int argc, char** argv) {
   if (!known) {
     fprintf(stderr, "usage: applications pagerank|coarsen|mttkrp MIB BUDGET\n");
     MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  uint64_t least = 0, most = 0;
+  MPI_Allreduce(&checksum, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+  MPI_Allreduce(&checksum, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+  wrong |= least != most;
+  if (rank == 0) {
+    printf("checksum %llx\n", (unsigned long long)checksum);
   }
   int any_wrong = 0;
   MPI_Allreduce(&wrong, &any_wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
