@@ -6,12 +6,23 @@ export PATH="$PWD/build/venv/bin:$PATH"
 
 setup/test_tools.sh
 
+# Runs unit tests; prints the summary, and all that failing tests said.
+run_ctest() { # build directory, arguments of ctest
+  local log="$1/unit_tests.log"
+  if ctest --test-dir "$1" --output-on-failure -j 2 "${@:2}" >"$log" 2>&1; then
+    tail -n 3 "$log"
+  else
+    grep -vE '^ *Start |  Passed  ' "$log"
+    return 1
+  fi
+}
+
 for preset in release sanitize; do
   echo "unit tests: $preset"
   cmake --preset $preset >/dev/null
   cmake --build --preset $preset --target unit_tests | tail -n 1
   # Under the address sanitizer malloc is its own and fork is watched; the tests with children run without.
-  ctest --test-dir build/$preset --output-on-failure -j 1 --output-junit unit_tests.xml | tail -n 8
+  run_ctest build/$preset --output-junit unit_tests.xml
 done
 
 echo "unit tests: threads"
@@ -19,7 +30,8 @@ fixed_addresses=() # the thread sanitizer of GCC 12 does not bear addresses that
 if setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
 cmake --preset threads >/dev/null
 "${fixed_addresses[@]}" cmake --build --preset threads --target unit_tests | tail -n 1
-"${fixed_addresses[@]}" ctest --test-dir build/threads --output-on-failure -j 1 -R '^(Endpoints|Channel)' | tail -n 8
+export -f run_ctest
+"${fixed_addresses[@]}" bash -c "run_ctest build/threads -R '^(Endpoints|Channel)'"
 
 echo "tests of the command, with MPI"
-pytest -q "$@"
+pytest -q --durations=25 "$@"

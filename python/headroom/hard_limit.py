@@ -24,6 +24,12 @@ def available() -> str | None:
         return f"no memory cgroup can be made here: {error}"
 
 
+def _left_behind(folder: Path, prefix: str) -> list[Path]:
+    """What is called `prefix`-PID... there, by a process that was killed before it could clean up."""
+    pids = ((path, path.name.removeprefix(prefix).split("-")[0]) for path in folder.glob(f"{prefix}*"))
+    return [path for path, pid in pids if pid.isdigit() and not Path(f"/proc/{pid}").exists()]
+
+
 class HardLimit:
     def __init__(self, limit: int, swap: bool):
         self.limit = limit
@@ -36,6 +42,9 @@ class HardLimit:
     def __enter__(self):
         if not self.version1 and "memory" not in (V2 / "cgroup.subtree_control").read_text():
             (V2 / "cgroup.subtree_control").write_text("+memory")
+        for left in _left_behind(self.folder.parent, "headroom-"):
+            with contextlib.suppress(OSError):  # somebody is still in it
+                left.rmdir()
         self.folder.mkdir()
         try:
             self._set_limits()
@@ -110,6 +119,9 @@ class SwapFile:
         self.size = size
 
     def __enter__(self):
+        for left in _left_behind(self.path.parent, "headroom-swap-"):
+            subprocess.run(["swapoff", str(left)], capture_output=True, check=False)
+            left.unlink(missing_ok=True)
         try:
             with self.path.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, self.size)
@@ -129,12 +141,21 @@ class SwapFile:
 
 
 @contextlib.contextmanager
-def swap_cluster(logarithm: int):
-    """The kernel swaps in 2**`logarithm` pages at once meanwhile. Needs root; `OSError` if it will not have it."""
-    path = Path("/proc/sys/vm/page-cluster")
-    before = path.read_text()
-    path.write_text(str(logarithm))
+def _set_to(path: str, value: str):
+    setting = Path(path)
+    before = setting.read_text()
+    setting.write_text(value)
     try:
         yield
     finally:
-        path.write_text(before)
+        setting.write_text(before)
+
+
+def swap_cluster(logarithm: int):
+    """The kernel swaps in 2**`logarithm` pages at once meanwhile. Needs root; `OSError` if it will not have it."""
+    return _set_to("/proc/sys/vm/page-cluster", str(logarithm))
+
+
+def zswap(enabled: bool):
+    """Swapped pages stay in memory, compressed, as far as possible, or do not, meanwhile. Root; `OSError` without zswap."""
+    return _set_to("/sys/module/zswap/parameters/enabled", "Y" if enabled else "N")

@@ -94,7 +94,7 @@ inline uint64_t monotonic_ns() {
 }
 
 /// A lock for the few places where program threads meet; sleeps in the kernel, allocates nothing, survives fork when the
-/// forking thread holds it (pager.cc takes it around the fork).
+/// forking thread holds it (fork_hooks.cc takes it around the fork).
 class FutexLock {
  public:
   void lock() {

@@ -1,5 +1,4 @@
 // The receiver's side; see endpoint.h and transfer.h.
-#include <sched.h>
 
 #include <cstring>
 
@@ -33,6 +32,13 @@ uint8_t next_delay(uint8_t delay, bool was_there) {
   return delay < kMostDelay ? static_cast<uint8_t>(delay + 1) : delay;
 }
 
+/// What a message fills whole need not be read from storage before.
+void expect_overwriting(const Content& to) {
+  if (to.layout == nullptr && to.combine == nullptr) {
+    pager::will_fill(to.address, to.bytes);
+  }
+}
+
 }  // namespace
 
 /// Spins until `done`; the other side is at work, unless it has no processor, or has died over it.
@@ -45,7 +51,7 @@ void Endpoint::wait_for_other_side(int member, Done done) {
       relax();
       continue;
     }
-    (void)sched_yield();
+    (void)base::system_call(SYS_sched_yield);
     if (state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::MemberState::kDied) && !done()) {
       report_lost(member);
     }
@@ -178,6 +184,7 @@ void Endpoint::fetch(RecordHeader* record, const Content& into, int member) {
                         aside || transfer.layout == 0 ? nullptr : memory_.at<Layout>(transfer.layout)};
   const Content to = {into.address, bytes, into.layout, into.combine};
   const bool attached = !aside && transfer.attached != 0;
+  expect_overwriting(to);
   const Way way = attached ? Way{Reach::kFromOther, pid_of(member)} : Way{};
   if (to.combine != nullptr) {
     combine(from, to, member, way);
@@ -222,6 +229,8 @@ void Endpoint::deliver(Receiving& receiving, RecordHeader* record, int member, u
       receiving.record = record;
       receiving.member = member;
       receiving.streamed = 0;
+      expect_overwriting({receiving.into.address, bytes < receiving.into.bytes ? bytes : receiving.into.bytes,
+                          receiving.into.layout, receiving.into.combine});
       receiving.next = streams_in_;
       streams_in_ = &receiving;
       return;
@@ -275,7 +284,7 @@ bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& i
         }
       }
       if (many && look % kLooksOfMany == kLooksOfMany - 1) {
-        (void)sched_yield();
+        (void)base::system_call(SYS_sched_yield);
       }
       relax();  // a sender that is far away gets the line back less often
       continue;

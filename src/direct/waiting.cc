@@ -1,9 +1,8 @@
 // See waiting.h.
 #include "direct/waiting.h"
 
-#include <sched.h>
-
 #include "direct/endpoint.h"
+#include "pager/pager.h"
 #include "sched/scheduler.h"
 #include "trace/counters.h"
 
@@ -41,7 +40,7 @@ void Waiting::pause() {
 
 void Waiting::pause_or_sleep() {
   if (rounds_ < kSpins + kYields) {
-    (void)sched_yield();
+    (void)base::system_call(SYS_sched_yield);
     return;
   }
   Root& root = endpoint().own_root();
@@ -74,6 +73,8 @@ Waiting::~Waiting() {
   }
   if (gave_slot_up_) {
     sched::take_slot();
+  } else if (pager::is_armed()) {
+    pager::begin_turn();
   }
 }
 

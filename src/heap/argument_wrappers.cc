@@ -1,11 +1,6 @@
-// Calls whose small arguments may lie in evictable memory: paths, structures that the kernel fills in, lists of descriptors.
-//
-// Where the engine serves the kernel nothing need be done. Where it does not, absent memory makes such a call fail with
-// EFAULT, or lose what it did (a child that is reaped while its status cannot be stored). So such arguments are held while
-// the call runs; arguments elsewhere, nearly all, cost a comparison. Why not syscall user dispatch: docs/pager.md.
-#include <dirent.h>
+// Calls whose small arguments may lie in evictable memory: files' status, lists of descriptors, children's status, options; see
+// held_arguments.h. More of them: path_wrappers.cc, structure_wrappers.cc.
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,50 +14,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "heap/held_calls.h"
+#include "heap/held_arguments.h"
 
 namespace {
 
 using namespace headroom;
-
-/// Keeps one argument resident while a call runs.
-class HeldArgument {
- public:
-  HeldArgument(const void* address, size_t bytes, bool write)
-      : address_(address != nullptr && !pager::engine_serves_kernel() && heap::is_ours(address, bytes) ? address : nullptr),
-        // No more than may be held: what such calls are given beyond that is room that they do not use.
-        bytes_(address_ == nullptr || bytes < heap::largest_hold() ? bytes : heap::largest_hold()),
-        write_(write) {
-    if (address_ != nullptr) {
-      heap::hold(address_, bytes_, write_);
-    }
-  }
-  ~HeldArgument() {
-    if (address_ != nullptr) {
-      const int saved_errno = errno;
-      heap::drop_hold(address_, bytes_, write_);
-      errno = saved_errno;
-    }
-  }
-  HeldArgument(const HeldArgument&) = delete;
-  HeldArgument& operator=(const HeldArgument&) = delete;
-
- private:
-  const void* address_;
-  size_t bytes_;
-  bool write_;
-};
-
-/// A path or another text: how long it is matters only if it is ours.
-struct HeldText : HeldArgument {
-  explicit HeldText(const char* text)
-      : HeldArgument(text, text != nullptr && heap::is_ours(text, 1) ? strnlen(text, PATH_MAX) + 1 : 1, false) {}
-};
-
-template <typename T>
-struct HeldOut : HeldArgument {
-  explicit HeldOut(T* out, size_t count = 1) : HeldArgument(out, count * sizeof(T), true) {}
-};
+using heap::HeldArgument;
+using heap::HeldOut;
+using heap::HeldText;
 
 /// How much ioctl()'s third argument points to, if it is a pointer: many requests say so, else to the end of its page.
 size_t request_bytes(unsigned long request, const void* argument) {
@@ -83,12 +42,6 @@ HEADROOM_REAL(statx);
 HEADROOM_REAL(open);
 HEADROOM_REAL(openat);
 HEADROOM_REAL(fopen);
-HEADROOM_REAL(opendir);
-HEADROOM_REAL(access);
-HEADROOM_REAL(mkdir);
-HEADROOM_REAL(unlink);
-HEADROOM_REAL(rename);
-HEADROOM_REAL(readlink);
 HEADROOM_REAL(getrandom);
 HEADROOM_REAL(poll);
 HEADROOM_REAL(ppoll);
@@ -173,32 +126,6 @@ HEADROOM_EXPORT FILE* fopen(const char* path, const char* mode) {
   return real_fopen.get()(path, mode);
 }
 HEADROOM_EXPORT FILE* fopen64(const char* path, const char* mode) { return fopen(path, mode); }
-HEADROOM_EXPORT DIR* opendir(const char* path) {
-  const HeldText text(path);
-  return real_opendir.get()(path);
-}
-HEADROOM_EXPORT int access(const char* path, int mode) noexcept {
-  const HeldText text(path);
-  return real_access.get()(path, mode);
-}
-HEADROOM_EXPORT int mkdir(const char* path, mode_t mode) noexcept {
-  const HeldText text(path);
-  return real_mkdir.get()(path, mode);
-}
-HEADROOM_EXPORT int unlink(const char* path) noexcept {
-  const HeldText text(path);
-  return real_unlink.get()(path);
-}
-HEADROOM_EXPORT int rename(const char* from, const char* to) noexcept {
-  const HeldText text(from);
-  const HeldText other(to);
-  return real_rename.get()(from, to);
-}
-HEADROOM_EXPORT ssize_t readlink(const char* path, char* out, size_t bytes) noexcept {
-  const HeldText text(path);
-  const HeldOut held(out, bytes);
-  return real_readlink.get()(path, out, bytes);
-}
 
 HEADROOM_EXPORT ssize_t getrandom(void* buffer, size_t bytes, unsigned flags) {
   if (!heap::is_ours(buffer, bytes)) {

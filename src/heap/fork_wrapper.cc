@@ -13,9 +13,11 @@
 
 #include "base/log.h"
 #include "heap/held_calls.h"
+#include "heap/limits.h"
 
 namespace {
 
+using headroom::heap::LimitsInEffect;
 using headroom::pager::prepare_to_leave;
 
 /// Not in a forked child, which has no children to look after, nor in one by vfork, which runs in its parent's memory.
@@ -76,22 +78,27 @@ HEADROOM_EXPORT void quick_exit(int status) noexcept {
 
 HEADROOM_EXPORT int execve(const char* path, char* const arguments[], char* const environment[]) noexcept {
   complete_children();
+  const LimitsInEffect limits;
   return real_execve.get()(path, arguments, environment);
 }
 HEADROOM_EXPORT int execv(const char* path, char* const arguments[]) noexcept {
   complete_children();
+  const LimitsInEffect limits;
   return real_execv.get()(path, arguments);
 }
 HEADROOM_EXPORT int execvp(const char* file, char* const arguments[]) noexcept {
   complete_children();
+  const LimitsInEffect limits;
   return real_execvp.get()(file, arguments);
 }
 HEADROOM_EXPORT int execvpe(const char* file, char* const arguments[], char* const environment[]) noexcept {
   complete_children();
+  const LimitsInEffect limits;
   return real_execvpe.get()(file, arguments, environment);
 }
 HEADROOM_EXPORT int fexecve(int file, char* const arguments[], char* const environment[]) noexcept {
   complete_children();
+  const LimitsInEffect limits;
   return real_fexecve.get()(file, arguments, environment);
 }
 HEADROOM_EXPORT int execl(const char* path, const char* first, ...) noexcept {

@@ -1,8 +1,10 @@
 // The variants of calls that compilers choose under _FORTIFY_SOURCE, as most distributions' packages do: the size of the
 // program's buffer is passed along, and a call that would overrun it ends the program, as in the C library.
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -72,4 +74,20 @@ HEADROOM_EXPORT int __ppoll_chk(pollfd* files, nfds_t count, const timespec* tim
 HEADROOM_EXPORT ssize_t __readlink_chk(const char* path, char* out, size_t bytes, size_t room) {
   check(bytes, room);
   return readlink(path, out, bytes);
+}
+HEADROOM_EXPORT ssize_t __readlinkat_chk(int directory, const char* path, char* out, size_t bytes, size_t room) {
+  check(bytes, room);
+  return readlinkat(directory, path, out, bytes);
+}
+HEADROOM_EXPORT char* __realpath_chk(const char* path, char* out, size_t room) {
+  check(PATH_MAX, room);
+  return realpath(path, out);
+}
+HEADROOM_EXPORT char* __getcwd_chk(char* out, size_t bytes, size_t room) {
+  check(bytes, room);
+  return getcwd(out, bytes);
+}
+HEADROOM_EXPORT int __getgroups_chk(int most, gid_t* out, size_t room) {
+  check_items(sizeof *out, most > 0 ? static_cast<size_t>(most) : 0, room);
+  return getgroups(most, out);
 }

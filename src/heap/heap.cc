@@ -134,6 +134,7 @@ void* take(uint64_t bytes, uint64_t alignment, bool zeroed) {
   if (pager::partition().huge_pages == arena::HugePages::kEverywhere) {
     pager::let_have_huge_pages(address_of(placement.value.offset), bytes, true);
   }
+  pager::look_for_first_touch(address_of(placement.value.offset), bytes);
   if (zeroed) {
     zero_what_is_not(placement.value, bytes);
   }

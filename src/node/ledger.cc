@@ -57,16 +57,16 @@ void record_mode(Ledger& ledger, uint32_t mode) {
 
 bool check_invariants(const Ledger& ledger) {
   int64_t reserved = 0;
-  uint32_t slot_holders = 0;
+  uint32_t slots_held = 0;
   for (const Member& member : ledger.members) {
     if (is_alive(member)) {
       reserved += member.reserved_bytes.load(std::memory_order_relaxed);
-      slot_holders += member.has_slot.load(std::memory_order_relaxed);
+      slots_held += member.slots.load(std::memory_order_relaxed);
     }
   }
   const int64_t free_now = ledger.free_bytes.load(std::memory_order_relaxed);
   return ledger.magic == kLedgerMagic && free_now == ledger.budget - reserved &&
-         slot_holders == ledger.held_slots.load(std::memory_order_relaxed);
+         slots_held == ledger.held_slots.load(std::memory_order_relaxed);
 }
 
 }  // namespace headroom::node

@@ -47,10 +47,11 @@ enum class RunState : uint32_t {
 struct alignas(64) Member {
   std::atomic<uint32_t> state;  // MemberState
   std::atomic<int32_t> pid;
-  std::atomic<int32_t> rank;        // of MPI_COMM_WORLD; -1 before MPI_Init
-  std::atomic<uint32_t> run_state;  // RunState
-  std::atomic<uint32_t> has_slot;
-  std::atomic<uint32_t> armed;  // fault tracking is on (L3)
+  std::atomic<int32_t> rank;           // of MPI_COMM_WORLD; -1 before MPI_Init
+  std::atomic<uint32_t> run_state;     // RunState
+  std::atomic<uint32_t> slots;         // that it holds
+  std::atomic<uint32_t> slots_wanted;  // for its next turn: one for each busy thread; 0 is 1
+  std::atomic<uint32_t> armed;         // fault tracking is on (L3)
   std::atomic<int64_t> reserved_bytes;
   std::atomic<int64_t> other_bytes;  // of these, outside the arena: cannot be given back
   std::atomic<int64_t> asked_bytes;  // what others would like this member to give back
@@ -59,7 +60,8 @@ struct alignas(64) Member {
   std::atomic<uint64_t> ready_since_ns;
   std::atomic<uint64_t> blocked_since_ns;
   std::atomic<uint64_t> read_page_at_ns;     // when it last had to wait for a single page from storage
-  std::atomic<int64_t> working_set_bytes;    // of its blocks, how many were resident when its last turn ended
+  std::atomic<int64_t> working_set_bytes;    // of blocks, what its next turn is expected to need
+  std::atomic<uint32_t> wants_all;           // 1: it cannot keep what it uses in a turn (pager/room.cc)
   std::atomic<uint32_t> slot_bell;           // futex: a slot may be free
   std::atomic<int32_t> remote_write_target;  // pid whose memory this process writes by cross-memory attach, or 0
   std::atomic<uint64_t> remote_write_begin;  // the addresses that it may write there
@@ -99,9 +101,12 @@ struct Ledger {
   std::atomic<uint32_t> cores_in_mask;              // its number of cores, since every MPI call compares with it
   std::atomic<int64_t> free_bytes;
   std::atomic<int64_t> peak_reserved_bytes;
-  std::atomic<uint32_t> short_memory;  // 1 once some member's allocation did not fit
+  std::atomic<uint32_t> short_memory;    // 1 once some member's allocation did not fit
+  std::atomic<uint32_t> lacks_room;      // 1 while somebody's memory has to leave, and some time after
+  std::atomic<uint64_t> lacked_room_ns;  // when it last had to
   std::atomic<uint32_t> held_slots;
   std::atomic<uint32_t> most_held_slots;
+  std::atomic<uint64_t> slot_freed_ns;  // when somebody last gave slots up
   std::atomic<uint32_t> alive;
   std::atomic<uint64_t> failed_at_ns;        // when a member ended with an error of Headroom's; 0 = none did
   std::atomic<uint64_t> lost_at_ns;          // when a member ended without leaving; 0 = none did

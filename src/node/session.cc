@@ -221,9 +221,7 @@ void give_back(Session& session, Member& member) {
   const int64_t reserved = member.reserved_bytes.load(std::memory_order_relaxed);
   release(ledger, member, reserved);
   member.remote_write_target.store(0, std::memory_order_release);
-  if (member.has_slot.exchange(0, std::memory_order_acq_rel) != 0) {
-    ledger.held_slots.fetch_sub(1, std::memory_order_acq_rel);
-  }
+  ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   for (int index = 0; index < kMaxMembers; ++index) {
     Member& other = ledger.members[index];
     if (&other != &member && is_alive(other)) {
@@ -276,6 +274,10 @@ Status join_session(Session& session) {
   self.run_state.store(static_cast<uint32_t>(RunState::kRunning), std::memory_order_relaxed);
   self.armed.store(0, std::memory_order_relaxed);
   self.other_bytes.store(0, std::memory_order_relaxed);
+  self.slots_wanted.store(0, std::memory_order_relaxed);
+  self.working_set_bytes.store(0, std::memory_order_relaxed);
+  self.wants_all.store(0, std::memory_order_relaxed);
+  self.read_page_at_ns.store(0, std::memory_order_relaxed);
   for (auto& counter : self.counters) {
     counter.store(0, std::memory_order_relaxed);
   }
@@ -421,9 +423,7 @@ bool leave_session(Session& session) {
   if (!self.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kLeaving), std::memory_order_acq_rel)) {
     return false;
   }
-  if (self.has_slot.exchange(0, std::memory_order_acq_rel) != 0) {
-    session.ledger->held_slots.fetch_sub(1, std::memory_order_acq_rel);
-  }
+  session.ledger->held_slots.fetch_sub(self.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   return session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 

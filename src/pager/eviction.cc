@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "pager/block_transitions.h"
 #include "pager/fork.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -29,49 +30,47 @@ bool is_all_zero(uint64_t block) {
   return true;
 }
 
-/// Takes memory away from a block that is in state `from`, clean, and unheld; false if a holder or writer was faster.
-bool drop(uint64_t block, BlockState from, bool zero) {
-  BlockWord& word = word_of(block);
-  uint64_t before = word.load(std::memory_order_acquire);
-  uint64_t after = 0;
-  do {
-    if ((before & kHoldMask) != 0 || (before & kDirty) != 0 || state_of(before) != from) {
-      return false;
-    }
-    const bool stored = (before & kHasCopy) != 0 && !zero;
-    const uint64_t kept = before & (kOutOnce | kOutTwice);
-    after = stored ? kStored | kHasCopy | kept | out_marks(before) : kFresh | kept;
-  } while (!word.compare_exchange_weak(before, after, std::memory_order_acq_rel));
-  state.engine->conceal(view_of_block(*state.partition, block));
-  punch(*state.partition, block, 1);
-  node::release(*state.session->ledger, *state.session->self, kBlockBytes);
-  trace::count(state_of(after) == kStored ? Counter::kBlocksEvicted : Counter::kBlocksZero);
+/// Says in the word of a block in state `from` that its memory is gone, if it is clean and unheld; false if a holder or writer
+/// was faster. take_memory() follows.
+bool leave(uint64_t block, BlockState from, bool zero) {
+  uint64_t before = 0;
+  if (!make_transition(word_of(block), [=](uint64_t word) { return next::drop_clean(word, from, zero); }, before)) {
+    return false;
+  }
+  const bool stored = (before & kHasCopy) != 0 && !zero;
+  trace::count(stored ? Counter::kBlocksEvicted : Counter::kBlocksZero);
+  trace::count(Counter::kBlocksTwiceOut, stored && (before & (kOutOnce | kOutTwice)) == kOutOnce ? 1 : 0);
   return true;
+}
+
+/// Takes the memory of blocks away that have left. Several at once cost a third less than one by one: each time, the other
+/// processors are interrupted to forget what they know of the page table.
+void take_memory(uint64_t first, uint64_t count) {
+  if (count == 0) {
+    return;
+  }
+  for (uint64_t done = 0; done < count;) {
+    uint64_t run = count - done;
+    state.engine->conceal(view_of_run(*state.partition, first + done, run));
+    done += run;
+  }
+  punch(*state.partition, first, count);
+  node::release(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes));
 }
 
 /// RESIDENT and dirty to WRITING and clean; false if held.
 bool begin_write(uint64_t block, bool keep) {
-  BlockWord& word = word_of(block);
-  uint64_t before = word.load(std::memory_order_acquire);
-  do {
-    if ((before & kHoldMask) != 0 || state_of(before) != kResident || (before & kDirty) == 0) {
-      return false;
-    }
-  } while (!word.compare_exchange_weak(before,
-                                       (before & ~(kStateMask | kDirty | kWritable | kHasCopy)) | kWriting | (keep ? kKeep : 0),
-                                       std::memory_order_acq_rel));
+  if (!make_transition(word_of(block), [keep](uint64_t word) { return next::begin_writing(word, keep); })) {
+    return false;
+  }
   state.resident.remove(block);
   return true;
 }
 
 void undo_write(uint64_t block) {
-  BlockWord& word = word_of(block);
   const bool writable = may_write(block);  // a forked child may still need the content
-  const uint64_t set = kResident | kDirty | kMapped | (writable ? kWritable : 0);
-  uint64_t before = word.load(std::memory_order_relaxed);
   state.engine->map(view_of_block(*state.partition, block), writable);
-  while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | set, std::memory_order_acq_rel)) {
-  }
+  (void)make_transition(word_of(block), [writable](uint64_t word) { return next::undo_writing(word, writable); });
   state.resident.returned(block);
   state.resident.look_later(block);
   trace::count(Counter::kEvictionsGivenUp);
@@ -82,37 +81,73 @@ bool drop_if_zero(uint64_t block) {
   if (!is_all_zero(block)) {
     return false;
   }
-  return drop(block, kWriting, true);
-}
-
-/// Hides the block from the program, unless somebody holds it.
-void hide(uint64_t block) {
-  if (take_access(block)) {
-    state.engine->hide(view_of_block(*state.partition, block));
-    trace::count(Counter::kBlocksHidden);
+  if (!leave(block, kWriting, true)) {
+    return false;
   }
+  take_memory(block, 1);
+  return true;
 }
 
-/// Hides as many blocks as are to be watched. A rank that waits uses nothing.
+/// Hides as many blocks as are to be watched, but for those that somebody holds; neighbours together. A rank that waits uses
+/// nothing.
 void hide_some() {
   if (state.idle.load(std::memory_order_relaxed)) {
     return;
   }
+  uint64_t first = 0;
+  uint64_t count = 0;
+  const auto hide_run = [&] {
+    for (uint64_t done = 0; done < count;) {
+      uint64_t run = count - done;
+      state.engine->hide(view_of_run(*state.partition, first + done, run));
+      done += run;
+    }
+    trace::count(Counter::kBlocksHidden, count);
+    count = 0;
+  };
   for (uint32_t block = state.resident.next_to_hide(); block != kNoBlock; block = state.resident.next_to_hide()) {
-    hide(block);
+    if (!take_access(block)) {
+      continue;
+    }
+    if (count == 0 || block != first + count) {
+      hide_run();
+      first = block;
+    }
+    ++count;
   }
+  hide_run();
+}
+
+/// The blocks from `block` on that may go together with it, at most `most`.
+uint64_t run_of_victims(uint64_t block, uint64_t most) {
+  const bool was_hidden = state.resident.is_hidden(block);
+  const uint64_t room = transfer_room(block);
+  uint64_t count = 1;
+  while (count < most && count < room && state.resident.are_alike(block, block + count) &&
+         (!was_hidden || state.resident.is_hidden(block + count))) {
+    ++count;
+  }
+  return count;
+}
+
+/// Drops a run of clean blocks from `block` on, at most `most`; returns how many.
+uint64_t drop_run(uint64_t block, uint64_t most) {
+  const uint64_t alike = run_of_victims(block, most);
+  uint64_t count = 0;
+  while (count < alike && is_apart(block + count) && leave(block + count, kResident, false)) {
+    state.resident.remove(block + count);
+    ++count;
+  }
+  take_memory(block, count);
+  trace::count(Counter::kBlocksDroppedClean, count);
+  return count;
 }
 
 /// Starts to write out a run of dirty blocks from `block` on; returns the bytes that are gone, leaving, or (with `keep`) being
 /// written. Neighbours go along if they are not known to be in use.
 int64_t write_out(uint64_t block, bool keep) {
-  const bool was_hidden = state.resident.is_hidden(block);
   uint64_t first = block;
-  uint64_t count = 1;
-  while (count < transfer_room(block) && state.resident.are_alike(block, block + count) &&
-         (!was_hidden || state.resident.is_hidden(block + count))) {
-    ++count;
-  }
+  uint64_t count = run_of_victims(block, kTransferBlocks);
   if (!is_apart(block)) {
     return 0;
   }
@@ -161,25 +196,17 @@ int64_t write_out(uint64_t block, bool keep) {
   return leaving;
 }
 
+/// Leaves place for the pieces of one write-out and for the read that room is made for.
 bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth - 8; }
 
 }  // namespace
 
 bool take_access(uint64_t block) {
-  BlockWord& word = word_of(block);
-  uint64_t before = word.load(std::memory_order_acquire);
-  do {
-    if ((before & kHoldMask) != 0 || (before & kMapped) == 0) {
-      return false;
-    }
-  } while (!word.compare_exchange_weak(before, before & ~(kMapped | kWritable), std::memory_order_acq_rel));
-  return true;
+  return make_transition(word_of(block), [](uint64_t word) { return next::take_access(word); });
 }
 
 uint64_t out_marks(uint64_t word) {
-  if ((word & kOutOnce) != 0 && (word & kOutTwice) == 0) {
-    trace::count(Counter::kBlocksTwiceOut);
-  }
+  trace::count(Counter::kBlocksTwiceOut, (word & (kOutOnce | kOutTwice)) == kOutOnce ? 1 : 0);
   return (word & kOutOnce) != 0 ? kOutTwice : kOutOnce;
 }
 
@@ -215,13 +242,11 @@ int64_t evict(int64_t bytes) {
       continue;
     }
     if ((word & kHoldMask) == 0 && (word & kDirty) == 0) {
-      if (is_apart(block) && drop(block, kResident, false)) {
-        state.resident.remove(block);
-        trace::count(Counter::kBlocksDroppedClean);
-        leaving += kBlockBytes;
-      } else {
+      const uint64_t dropped = drop_run(block, static_cast<uint64_t>((bytes - leaving - 1) / kBlockBytes) + 1);
+      if (dropped == 0) {
         state.resident.look_later(block);
       }
+      leaving += static_cast<int64_t>(dropped * kBlockBytes);
       continue;
     }
     if (store_is_full_of_work()) {
@@ -232,8 +257,8 @@ int64_t evict(int64_t bytes) {
       state.resident.look_later(block);  // held
     }
     leaving += written;
+    state.early_credit_bytes += written;
   }
-  state.early_credit_bytes += leaving;
   return leaving;
 }
 
@@ -248,22 +273,22 @@ void evict_unneeded(uint64_t first, uint64_t count) {
   (void)evict(resident);
 }
 
-void forget_content(uint64_t first, uint64_t count) {
+void forget_content(uint64_t first, uint64_t count, bool resident_too) {
+  if (!resident_too && has_fork_children()) {
+    return;  // they need what is on storage, and nobody asked for this
+  }
   for (uint64_t block = first; block < first + count; ++block) {
-    uint64_t before = word_of(block).load(std::memory_order_acquire);
-    const bool resident = state_of(before) == kResident;
+    const uint64_t before = word_of(block).load(std::memory_order_acquire);
     // Kept is what a forked child still needs, and what is held: in use, or pinned because its rights are the program's.
-    if ((!resident && state_of(before) != kStored) || (before & kHoldMask) != 0 || !may_write(block)) {
+    if (!next::forget_content(before, resident_too) || !may_write(block)) {
       continue;
     }
-    const bool was_writable = resident && (before & kWritable) != 0;
+    const bool was_writable = (before & kWritable) != 0;
     if (was_writable) {
       // Protected first: a write from now on is seen, and makes the block an ordinary one.
       state.engine->protect(view_of_block(*state.partition, block));
     }
-    const uint64_t after =
-        resident ? (before & ~(kDirty | kHasCopy | kWritable)) | kUndefined : kFresh | (before & (kOutOnce | kOutTwice));
-    if (word_of(block).compare_exchange_strong(before, after, std::memory_order_acq_rel)) {
+    if (make_transition(word_of(block), [=](uint64_t word) { return next::forget_content(word, resident_too); })) {
       trace::count(Counter::kBlocksForgotten);
     } else if (was_writable) {
       state.engine->unprotect(view_of_block(*state.partition, block));  // somebody holds it now
@@ -309,27 +334,28 @@ void write_back_idle() {
 }
 
 void write_done(uint64_t first, uint64_t count) {
+  uint64_t gone = 0;  // those just before `block`
   for (uint64_t block = first; block < first + count; ++block) {
     BlockWord& word = word_of(block);
-    uint64_t before = word.load(std::memory_order_relaxed);
-    while ((before & kDirty) == 0 && !word.compare_exchange_weak(before, before | kHasCopy, std::memory_order_acq_rel)) {
-    }
-    const bool keep = (before & kKeep) != 0;
+    (void)make_transition(word, next::note_copy);
+    const bool keep = (word.load(std::memory_order_relaxed) & kKeep) != 0;
     if (!keep) {
       state.leaving_bytes -= kBlockBytes;
-      if (drop(block, kWriting, false)) {
+      if (leave(block, kWriting, false)) {
+        ++gone;
         continue;
       }
       trace::count(Counter::kEvictionsGivenUp);
     }
-    before = word.load(std::memory_order_relaxed);
-    while (!word.compare_exchange_weak(before, (before & ~(kStateMask | kKeep)) | kResident, std::memory_order_acq_rel)) {
-    }
+    take_memory(block - gone, gone);
+    gone = 0;
+    (void)make_transition(word, next::end_writing);
     state.resident.returned(block);
     if (!keep) {
       state.resident.look_later(block);  // it is in use
     }
   }
+  take_memory(first + count - gone, gone);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "pager/block_transitions.h"
 #include "pager/fork.h"
 #include "pager/labels.h"
 #include "pager/page_table.h"
@@ -208,10 +209,7 @@ bool reserve_blocks(uint64_t count) {
 }
 
 void change_word(BlockWord& word, uint64_t clear, uint64_t set) {
-  uint64_t before = word.load(std::memory_order_relaxed);
-  // acq_rel: pairs with the holders' acquire in hold.cc; a holder that sees RESIDENT and MAPPED sees the mapping.
-  while (!word.compare_exchange_weak(before, (before & ~clear) | set, std::memory_order_acq_rel)) {
-  }
+  (void)make_transition(word, [=](uint64_t before) { return next::change_bits(before, clear, set); });
 }
 
 void start_read(uint64_t first, uint64_t count) {

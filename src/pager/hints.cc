@@ -21,17 +21,10 @@ void ask_for_all(RequestKind kind, const void* address, uint64_t bytes) {
   }
 }
 
-}  // namespace
-
-void will_need(const void* address, uint64_t bytes) { ask_for_all(RequestKind::kWillNeed, address, bytes); }
-void will_not_need(const void* address, uint64_t bytes) { ask_for_all(RequestKind::kWillNotNeed, address, bytes); }
-
-void will_overwrite(const void* address, uint64_t bytes) {
-  if (!is_armed()) {
-    return;
-  }
-  for_each_range(address, bytes, [](BlockRange range, uintptr_t at, uint64_t used) {
-    // The first and the last block may lie in the range in part only.
+/// Calls `function` with the first and the number of blocks that lie in the range whole, once for each run of them.
+template <typename Function>
+void for_each_whole_run(const void* address, uint64_t bytes, Function function) {
+  for_each_range(address, bytes, [function](BlockRange range, uintptr_t at, uint64_t used) {
     const auto is_whole = [=](uint64_t block) {
       const arena::View view = arena::view_of_block(partition(), block);
       return at <= view.address && view.address + view.bytes <= at + used;
@@ -41,7 +34,32 @@ void will_overwrite(const void* address, uint64_t bytes) {
     first += is_whole(first) ? 0 : 1;
     end -= end > first && !is_whole(end - 1) ? 1 : 0;
     if (first < end) {
-      ask(RequestKind::kWillOverwrite, first, end - first);
+      function(first, end - first);
+    }
+  });
+}
+
+}  // namespace
+
+void will_need(const void* address, uint64_t bytes) { ask_for_all(RequestKind::kWillNeed, address, bytes); }
+void will_not_need(const void* address, uint64_t bytes) { ask_for_all(RequestKind::kWillNotNeed, address, bytes); }
+
+void will_overwrite(const void* address, uint64_t bytes) {
+  if (is_armed()) {
+    for_each_whole_run(address, bytes, [](uint64_t first, uint64_t count) { ask(RequestKind::kWillOverwrite, first, count); });
+  }
+}
+
+void will_fill(const void* address, uint64_t bytes) {
+  if (bytes < arena::kBlockBytes || !is_armed()) {
+    return;
+  }
+  for_each_whole_run(address, bytes, [](uint64_t first, uint64_t count) {
+    for (uint64_t block = first; block < first + count; ++block) {
+      if (arena::state_of(word_of(block).load(std::memory_order_relaxed)) == arena::kStored) {
+        ask(RequestKind::kWillFill, block, first + count - block);
+        return;
+      }
     }
   });
 }

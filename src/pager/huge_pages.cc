@@ -242,4 +242,45 @@ void forget_huge_pages(uint64_t first, uint64_t count) {
   }
 }
 
+void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
+  constexpr uint64_t kSize = kHugePageBytes;
+  const uint64_t begin = reinterpret_cast<uintptr_t>(address) - detail::the_partition.base;
+  // Leave ends with what it was given for: a huge page would fill what nobody has claimed.
+  const uint64_t first = may ? (begin + kSize - 1) / kSize : begin / kSize;
+  const uint64_t last = may ? (begin + bytes) / kSize : (begin + bytes + kSize - 1) / kSize;
+  const uint64_t committed = detail::the_partition.committed.load(std::memory_order_acquire) / kSize;
+  const uint64_t end = last < committed ? last : committed;
+  if (detail::the_partition.huge_pages == HugePages::kNowhere && !watches_first_touch()) {
+    return;
+  }
+  const base::LockHolder lock(transition_lock);
+  forget_first_touch(begin, bytes);  // the program says what it wants, or gives it up
+  if (first >= end || detail::the_partition.huge_pages == HugePages::kNowhere) {
+    return;
+  }
+  bool some = may;
+  for (uint64_t page = first; page < end && !some; ++page) {
+    some = state.may_be_huge[page].load(std::memory_order_relaxed);
+  }
+  if (!some || is_armed()) {
+    return;
+  }
+  trace::count(trace::Counter::kHugeBytesAsked, may ? (end - first) * kSize : 0);
+  if (may) {
+    give_huge_pages(first, end);
+  } else {
+    arena::let_have_huge_pages(detail::the_partition.base + first * kSize, (end - first) * kSize, false);
+  }
+}
+
+void give_huge_pages(uint64_t first, uint64_t end) {
+  if (first < end) {
+    constexpr uint64_t kSize = kHugePageBytes;
+    arena::let_have_huge_pages(detail::the_partition.base + first * kSize, (end - first) * kSize, true);
+  }
+  for (uint64_t page = first; page < end; ++page) {
+    state.may_be_huge[page].store(true, std::memory_order_relaxed);  // for good: it may be one when it may no longer become one
+  }
+}
+
 }  // namespace headroom::pager

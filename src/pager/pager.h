@@ -89,6 +89,10 @@ void let_touch_ahead(uint64_t block, uint64_t count, bool may);
 /// cannot have them, and once it is short. Thread-safe.
 void let_have_huge_pages(const void* address, uint64_t bytes, bool may);
 
+/// The rest of a new allocation gets huge pages when it turns out to be filled in order, where the kernel leaves it to us to
+/// ask for them. Thread-safe.
+void look_for_first_touch(const void* address, uint64_t bytes);
+
 /// Gives the claim on `count` blocks back, after their content was discarded (while memory is enough; later the reservation
 /// follows what is resident).
 void unclaim_blocks(uint64_t count);
@@ -133,11 +137,31 @@ void will_not_need(const void* address, uint64_t bytes);
 /// again. No other thread uses the range meanwhile.
 void will_overwrite(const void* address, uint64_t bytes);
 
+/// The same of what is on storage now, and of nothing else: what a message is about to fill need not be read. Costs a look at
+/// each block.
+void will_fill(const void* address, uint64_t bytes);
+
 /// The largest range that a caller should hold at one time, in bytes.
 uint64_t largest_hold();
 
 /// The rank blocks in MPI without a slot (true) or goes on (false); eviction follows (policy `evict`).
 void set_idle(bool idle);
+
+/// The program has waited in MPI, or might have, and goes on: what it uses now is used in another turn. Costs an addition.
+void begin_turn();
+
+/// What came back from storage more than once in this turn, and what had come back and has left again, in bytes:
+/// what the rank could not keep (replacement.h).
+struct CameBack {
+  int64_t all;
+  int64_t left_again;
+};
+CameBack came_back_in_turn();
+/// Less than one part in so many of what is resident has come back: hardly anything.
+inline constexpr int64_t kPartThatMayComeBack = 8;
+
+/// Processor time that the pager's thread has used.
+int64_t own_processor_ns();
 
 /// Called around fork() by the forking thread; see fork.cc. In the child the pager no longer runs afterwards.
 void before_fork();

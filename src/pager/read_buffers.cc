@@ -24,10 +24,11 @@ char* memory = nullptr;
 int used = 0;
 int filled = 0;  // of the first ones, since they were emptied
 
-/// As many as take a forty-eighth of the memory that there is for each rank.
+/// As many as take a forty-eighth of the memory that there is for each rank that computes at the same time.
 int how_many() {
   const node::Ledger& ledger = *state.session->ledger;
-  const int64_t ranks = ledger.alive.load(std::memory_order_relaxed);
+  const uint32_t alive = ledger.alive.load(std::memory_order_relaxed);
+  const int64_t ranks = alive < ledger.slots() ? alive : ledger.slots();
   const int64_t many = ledger.budget / (ranks > 0 ? ranks : 1) / kMemoryForEach;
   return many < kBuffers ? static_cast<int>(many) : kBuffers;
 }

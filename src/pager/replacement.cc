@@ -8,6 +8,8 @@ namespace {
 
 constexpr uint64_t kLeastPassing = 4;
 constexpr uint64_t kPassingPart = 16;
+constexpr uint64_t kEnoughPassing = 16;  // to read ahead, where the part is less
+constexpr uint64_t kMostOfLittle = 4;
 constexpr uint64_t kKeptHiddenPart = 4;
 constexpr uint64_t kPassingHiddenPart = 2;
 constexpr double kGrowth = 1.0;  // for a block that came back
@@ -34,7 +36,9 @@ bool Replacement::open(uint64_t blocks) {
 /// How long the passing queue should be where there is room for `room` blocks.
 double Replacement::passing_target(uint64_t room) const {
   const uint64_t part = room / kPassingPart;
-  const double least = static_cast<double>(part > kLeastPassing ? part : kLeastPassing);
+  const uint64_t enough = room / kMostOfLittle < kEnoughPassing ? room / kMostOfLittle : kEnoughPassing;
+  const uint64_t larger = part > enough ? part : enough;
+  const double least = static_cast<double>(larger > kLeastPassing ? larger : kLeastPassing);
   const double most = static_cast<double>(room) / 2;
   return least + grown_ < most ? least + grown_ : most;
 }
@@ -63,7 +67,7 @@ void Replacement::prepend(uint32_t block, Place place) {
   ++list.count;
 }
 
-void Replacement::remove(uint64_t block) {
+void Replacement::unlink(uint64_t block) {
   Block& entry = blocks_[block];
   List& list = lists_[entry.place];
   (entry.previous != kNoBlock ? blocks_[entry.previous].next : list.head) = entry.next;
@@ -86,7 +90,7 @@ bool Replacement::displace_kept(uint32_t last_used) {
     if (hidden_at >= last_used || (displaced > 0 && !much_older)) {
       break;
     }
-    remove(oldest);
+    unlink(oldest);
     prepend(oldest, kPassingHidden);
     ++displaced;
   }
@@ -100,7 +104,7 @@ bool Replacement::is_chosen(uint64_t block) const { return lot_of(block) * known
 bool Replacement::displace_unchosen() {
   for (int looks = 0; looks < kMostLooks && lists_[kKeptHidden].head != kNoBlock; ++looks) {
     const uint32_t oldest = lists_[kKeptHidden].head;
-    remove(oldest);
+    unlink(oldest);
     if (!is_chosen(oldest)) {
       prepend(oldest, kPassingHidden);
       return true;
@@ -117,18 +121,27 @@ void Replacement::expect(uint64_t block, bool ahead) {
 }
 
 void Replacement::forget(uint64_t block) {
+  left_again_ -= blocks_[block].came_back_at > turn_began_ && !blocks_[block].listed ? 1 : 0;
+  blocks_[block].came_back_at = 0;
   if (blocks_[block].used_at != 0) {
     blocks_[block].used_at = 0;
     --known_;
   }
 }
 
-void Replacement::loaded(uint64_t block) {
+void Replacement::loaded(uint64_t block, bool whole) {
   const auto number = static_cast<uint32_t>(block);
   const uint32_t last_used = blocks_[block].used_at;
   coming_ -= blocks_[block].coming ? 1 : 0;
   blocks_[block].coming = false;
-  blocks_[block].used_at = ++now_;
+  ++now_;
+  if (whole && last_used > turn_began_) {
+    const bool again = blocks_[block].came_back_at > turn_began_;
+    came_back_ += again ? 1 : 0;
+    left_again_ -= again ? 1 : 0;
+    blocks_[block].came_back_at = now_;
+  }
+  blocks_[block].used_at = now_;
   known_ += last_used == 0 ? 1 : 0;
   if (last_used == 0 && known_ > count() + known_ / kBeginning) {
     append(number, is_chosen(block) && displace_unchosen() ? kKept : kPassing);
@@ -142,8 +155,20 @@ void Replacement::loaded(uint64_t block) {
   append(number, static_cast<double>(passing()) < passing_target(count()) ? kPassing : kKept);
 }
 
+void Replacement::begin_turn() {
+  turn_began_ = now_;
+  came_back_ = 0;
+  left_again_ = 0;
+}
+
+void Replacement::remove(uint64_t block) {
+  left_again_ += blocks_[block].came_back_at > turn_began_ ? 1 : 0;
+  unlink(block);
+}
+
 void Replacement::returned(uint64_t block) {
   const Place before = blocks_[block].place;
+  left_again_ -= blocks_[block].came_back_at > turn_began_ ? 1 : 0;
   append(static_cast<uint32_t>(block), before == kKept || before == kKeptHidden ? kKept : kPassing);
 }
 
@@ -158,7 +183,7 @@ void Replacement::used(uint64_t block) {
   const bool was_kept = entry.place == kKeptHidden;
   const bool again = !entry.ahead;
   blocks_[block].ahead = false;
-  remove(block);
+  unlink(block);
   if (was_kept) {
     grown_ = grown_ > kShrinking ? grown_ - kShrinking : 0;
     append(number, kKept);
@@ -170,14 +195,14 @@ void Replacement::used(uint64_t block) {
 
 void Replacement::unneeded(uint64_t block) {
   if (blocks_[block].listed) {
-    remove(block);
+    unlink(block);
     prepend(static_cast<uint32_t>(block), kPassingHidden);
   }
 }
 
 void Replacement::look_later(uint64_t block) {
   // Among the kept ones, whatever it was: were all that pass held, the others would never be looked at.
-  remove(block);
+  unlink(block);
   append(static_cast<uint32_t>(block), kKept);
 }
 
@@ -194,7 +219,7 @@ uint32_t Replacement::next_victim() const {
 uint32_t Replacement::next_to_hide() {
   const auto hide = [this](Place from, Place to) {
     const uint32_t block = lists_[from].head;
-    remove(block);
+    unlink(block);
     append(block, to);
     blocks_[block].hidden_at = now_;
     return block;

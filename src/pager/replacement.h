@@ -32,8 +32,8 @@ class Replacement {
   /// Reserves addresses for `blocks` blocks; false if there are none. Costs memory only as far as blocks are used.
   bool open(uint64_t blocks);
 
-  /// The block has got its memory, because it is used.
-  void loaded(uint64_t block);
+  /// The block has got its memory, because it is used; or (not `whole`) some pages of it have.
+  void loaded(uint64_t block, bool whole = true);
   /// The block will get its memory ahead of a use that is likely (or not ahead of it): the first use seen is then not a second.
   void expect(uint64_t block, bool ahead = true);
   /// A block whose eviction was given up, or that was written and stays, is back where it was; not a use.
@@ -42,6 +42,13 @@ class Replacement {
   void used(uint64_t block);
   /// The block's content is given up: what it is used for next is another block. It must not be listed.
   void forget(uint64_t block);
+  /// Uses from now on are the turn's.
+  void begin_turn();
+  /// How often in this turn blocks came back, having left in it, that had done so before: they are needed all the time. (A turn
+  /// in which everything is gone over twice is rather two: a rank need not have waited in between.)
+  [[nodiscard]] uint64_t came_back() const { return came_back_; }
+  /// How many of the blocks that came back at least once have left again.
+  [[nodiscard]] uint64_t left_again() const { return left_again_; }
   /// The block leaves, or is on its way out.
   void remove(uint64_t block);
   /// The block will not be used for long: it leaves first.
@@ -76,7 +83,8 @@ class Replacement {
     uint32_t previous;
     uint32_t used_at;    // 0: never
     uint32_t hidden_at;  // while it is hidden
-    Place place;         // meaningful while `listed`
+    uint32_t came_back_at;
+    Place place;  // meaningful while `listed`
     bool listed;
     bool ahead;   // read ahead, and not seen in use
     bool coming;  // expected, and not loaded yet
@@ -91,6 +99,7 @@ class Replacement {
   [[nodiscard]] uint64_t passing() const { return lists_[kPassing].count + lists_[kPassingHidden].count + coming_; }
   [[nodiscard]] uint64_t kept() const { return lists_[kKept].count + lists_[kKeptHidden].count; }
   [[nodiscard]] double passing_target(uint64_t room) const;
+  void unlink(uint64_t block);
   void append(uint32_t block, Place place);
   void prepend(uint32_t block, Place place);
   bool displace_kept(uint32_t last_used);
@@ -100,6 +109,9 @@ class Replacement {
   Block* blocks_ = nullptr;
   List lists_[kPlaces];
   uint32_t now_ = 0;
+  uint32_t turn_began_ = 0;
+  uint64_t came_back_ = 0;
+  uint64_t left_again_ = 0;
   uint64_t coming_ = 0;
   uint64_t known_ = 0;  // blocks that were ever loaded, and are not forgotten
   double grown_ = 0;    // how much longer the passing queue is than at least

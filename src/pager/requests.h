@@ -24,7 +24,8 @@ enum class RequestKind : uint32_t {
   kComplete,       // give forked children all that is theirs: this process ends
   kWillNeed,       // read `count` blocks from `block` ahead of their use
   kWillNotNeed,    // let them leave before others
-  kWillOverwrite,  // do not read them again
+  kWillOverwrite,  // do not read them again, nor write them out
+  kWillFill,       // do not read again what of them is on storage
   kCheck,          // kOk if the invariants hold; for tests
 };
 

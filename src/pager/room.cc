@@ -1,9 +1,14 @@
 // Who gives way when memory is short, and asking for it.
 //
-// Every rank that computes is entitled to an equal share of the budget, a rank that waits to nothing but a floor. Ranks that
-// wait give back first, and of these the one that blocked last, since it will run last (the scheduler prefers who has most
-// memory): in a round of ranks the order turns direction each time, and what is here at the turn is used again. Then the rank
-// furthest above its share; it may be ourselves.
+// Every rank is entitled to an equal share of the budget, whether it computes or waits, and who computes to a little more, to
+// read ahead. Programs go over their data again and again; what a rank keeps of it while others compute is there the next time,
+// and who goes over more than its share would gain nothing from the others' (replacement.h). But a rank to which blocks come
+// back that it had in the same turn *wants all*: it shares the budget with the others that compute, and those that wait are
+// left a floor.
+//
+// Of those who have more than that, ranks that wait give back first, and of these the one that blocked last, since it will run
+// last (the scheduler prefers who has most memory): in a round of ranks the order turns direction each time, and what is here
+// at the turn is used again. Then the rank furthest above its share; it may be ourselves.
 //
 // Who asks goes on when he is rung, or looks again each millisecond. A rank that cannot give what it is asked for, since the
 // rest is held (it waits in a collective, say), says so, and is not asked again for a while.
@@ -18,7 +23,11 @@ using node::Member;
 using trace::Counter;
 
 constexpr int64_t kAskAtLeast = 4 << 20;
+constexpr int64_t kNotWorthAsking = 1 << 20;
+constexpr int64_t kReadAheadBytes = 8 << 20;
+constexpr int64_t kReadAheadPart = 8;
 constexpr uint64_t kRefusalNs = 50'000'000;
+constexpr uint64_t kLackLastsNs = 2'000'000'000;
 constexpr uint64_t kFarthest = uint64_t{1} << 62;
 constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
 
@@ -27,13 +36,22 @@ bool is_computing(const Member& member) {
 }
 
 struct Shares {
-  int64_t computing = 1;  // number of members that compute
-  int64_t alive = 1;
-  int64_t budget = 0;  // for blocks
+  int64_t computing;  // number of members that compute
+  int64_t alive;
+  int64_t budget;  // for blocks
+  int64_t turns;   // how many compute at one time, or have the right to
+  [[nodiscard]] int64_t of_those_who_want_all() const {
+    return (budget - (alive - computing) * kWaitingFloorBytes) / computing;
+  }
+  [[nodiscard]] int64_t to_read_ahead() const {
+    const int64_t part = budget / turns / kReadAheadPart;
+    return part < kReadAheadBytes ? part : kReadAheadBytes;
+  }
+  [[nodiscard]] int64_t fair() const { return (budget - turns * to_read_ahead()) / alive; }
 };
 
 Shares count_shares(const node::Ledger& ledger) {
-  Shares shares = {0, 0, ledger.budget};
+  Shares shares = {0, 0, ledger.budget, ledger.slots()};
   for (const Member& member : ledger.members) {
     if (is_alive(member)) {
       ++shares.alive;
@@ -43,16 +61,35 @@ Shares count_shares(const node::Ledger& ledger) {
   }
   shares.alive = shares.alive > 0 ? shares.alive : 1;
   shares.computing = shares.computing > 0 ? shares.computing : 1;
+  shares.turns = shares.turns > shares.computing ? shares.turns : shares.computing;
+  shares.turns = shares.turns < shares.alive ? shares.turns : shares.alive;
   return shares;
 }
 
-int64_t excess_of(const Member& member, const Shares& shares) {
-  const int64_t waiting = shares.alive - shares.computing;
-  const int64_t share = (shares.budget - waiting * kWaitingFloorBytes) / shares.computing;
-  const int64_t blocks =
-      member.reserved_bytes.load(std::memory_order_relaxed) - member.other_bytes.load(std::memory_order_relaxed);
-  return blocks - (is_computing(member) ? share : kWaitingFloorBytes);
+bool wants_all(const Member& member) { return member.wants_all.load(std::memory_order_relaxed) != 0; }
+
+int64_t blocks_of(const Member& member) {
+  return member.reserved_bytes.load(std::memory_order_relaxed) - member.other_bytes.load(std::memory_order_relaxed);
 }
+
+/// What `member` need not give to this process. These are together no more than the budget for somebody who has less than his
+/// share himself, so he always finds one who has more.
+int64_t share_of(const Member& member, const Shares& shares) {
+  const Member& self = *state.session->self;
+  if (!is_computing(member) && wants_all(self)) {
+    return kWaitingFloorBytes;
+  }
+  const int64_t fair = shares.fair();
+  if (&member != &self && blocks_of(self) < fair) {
+    return fair;
+  }
+  const int64_t computing = fair + shares.to_read_ahead();
+  const int64_t most = shares.of_those_who_want_all();
+  const int64_t worth_asking = &member != &self ? kNotWorthAsking : 0;
+  return worth_asking + (!is_computing(member) ? fair : wants_all(member) && most > computing ? most : computing);
+}
+
+int64_t excess_of(const Member& member, const Shares& shares) { return blocks_of(member) - share_of(member, shares); }
 
 /// How long it will probably take until the member computes: the more, the longer. (Who waits for a slot has it soon, and the
 /// sooner the more of its memory is here.)
@@ -99,6 +136,21 @@ int choose_another(int64_t& excess) {
   return farthest >= 0 ? farthest : greatest;
 }
 
+/// What all members have, in memory or on storage.
+int64_t footprint(const node::Ledger& ledger) {
+  int64_t bytes = 0;
+  for (const Member& member : ledger.members) {
+    if (is_alive(member)) {
+      const auto counted = [&member](Counter counter) {
+        return static_cast<int64_t>(member.counters[static_cast<int>(counter)].load(std::memory_order_relaxed));
+      };
+      bytes += counted(Counter::kAllocatedBytes) + counted(Counter::kStaticBytes) +
+               member.other_bytes.load(std::memory_order_relaxed);
+    }
+  }
+  return bytes;
+}
+
 /// Asks another member for room. False if nobody else should give way.
 bool ask_another(int64_t bytes) {
   int64_t excess = 0;
@@ -118,6 +170,23 @@ bool ask_another(int64_t bytes) {
   return true;
 }
 
+/// Sets what was not set; for one caller alone this is true.
+bool is_set_now(std::atomic<uint32_t>& flag) {
+  return flag.load(std::memory_order_relaxed) == 0 && flag.exchange(1, std::memory_order_acq_rel) == 0;
+}
+
+bool lack_begins() {
+  node::Ledger& ledger = *state.session->ledger;
+  ledger.lacked_room_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
+  return is_set_now(ledger.lacks_room);
+}
+
+/// How everybody waits changes, ourselves included.
+void tell_all() {
+  node::ring_everybody(*state.session);
+  node::ring(*state.session, state.session->index);
+}
+
 }  // namespace
 
 bool blocked_last() {
@@ -129,12 +198,40 @@ bool blocked_last() {
   return true;
 }
 
+void note_short() {
+  if (is_set_now(state.session->ledger->short_memory)) {
+    (void)lack_begins();
+    tell_all();
+  }
+}
+
+void note_lack_of_room() {
+  if (lack_begins()) {
+    tell_all();
+  }
+}
+
+void end_lack_of_room() {
+  node::Ledger& ledger = *state.session->ledger;
+  const uint64_t lacked = ledger.lacked_room_ns.load(std::memory_order_relaxed);
+  const uint64_t now = base::monotonic_ns();
+  if (ledger.lacks_room.load(std::memory_order_relaxed) == 0 || now < lacked || now - lacked <= kLackLastsNs ||
+      footprint(ledger) > ledger.budget) {
+    return;
+  }
+  ledger.lacks_room.store(0, std::memory_order_seq_cst);
+  if (ledger.lacked_room_ns.load(std::memory_order_seq_cst) != lacked) {
+    note_lack_of_room();  // just now
+  }
+}
+
 void make_room(int64_t bytes) {
   const node::Ledger& ledger = *state.session->ledger;
   const int64_t coming = ledger.free_bytes.load(std::memory_order_relaxed) + state.leaving_bytes;
   if (coming >= bytes) {
     return;
   }
+  note_lack_of_room();
   const uint64_t now = base::monotonic_ns();
   const bool refused = state.waits_for_others && has_refused(ledger.members[state.asked_member], state.asked_at_ns);
   if (state.waits_for_others && !refused && now - state.asked_at_ns < kAskPatienceNs) {
@@ -146,12 +243,22 @@ void make_room(int64_t bytes) {
     return;
   }
   state.waits_for_others = false;
-  (void)evict(bytes - coming);
+  if (evict(bytes - coming) == 0 && state.store->in_flight() == 0) {
+    want_all();  // all that this rank has is held
+  }
+}
+
+void want_all() {
+  if (!wants_all(*state.session->self)) {
+    state.session->self->wants_all.store(1, std::memory_order_relaxed);
+    trace::count(Counter::kWantsAll);
+  }
 }
 
 uint64_t share_of_memory() {
   const Shares shares = count_shares(*state.session->ledger);
-  const int64_t share = shares.budget / shares.computing;
+  const int64_t share =
+      wants_all(*state.session->self) ? shares.budget / shares.computing : shares.fair() + shares.to_read_ahead();
   return share > 0 ? static_cast<uint64_t>(share) : 0;
 }
 

@@ -34,7 +34,17 @@ struct Pages {
   uint32_t leaving;  // pages that will be free when they have ended
 };
 
+/// Of a block: the pages that were read alone in that turn.
+struct ReadInTurn {
+  uint32_t turn;
+  uint64_t pages;
+};
+
 Pages* table = nullptr;
+ReadInTurn* read_in_turn = nullptr;
+uint32_t current_turn = 0;
+uint64_t came_back = 0;  // pages that were read in this turn for the second time, or more
+uint64_t read_once = 0;  // different pages read in it
 char* fill_buffer = nullptr;
 constexpr uint64_t kNone = UINT64_MAX;
 uint64_t filled_block = kNone;  // the one that is being filled
@@ -62,12 +72,7 @@ char* alias_of_page(uint64_t block, uint64_t page) {
   return reinterpret_cast<char*>(state.partition->alias + block * kBlockBytes + page * kPageBytes);
 }
 
-void set_state(uint64_t block, uint64_t clear, uint64_t set) {
-  BlockWord& word = word_of(block);
-  uint64_t before = word.load(std::memory_order_relaxed);
-  while (!word.compare_exchange_weak(before, (before & ~(clear | kStateMask)) | set, std::memory_order_acq_rel)) {
-  }
-}
+void set_state(uint64_t block, uint64_t clear, uint64_t set) { change_word(word_of(block), clear | kStateMask, set); }
 
 bool reserve(int64_t bytes) {
   if (!node::reserve(*state.session->ledger, *state.session->self, bytes)) {
@@ -101,7 +106,17 @@ bool continues_recent(uint64_t block, uint32_t page) {
   return beside;
 }
 
+void note_page_read(uint64_t block, uint32_t page) {
+  ReadInTurn& known = read_in_turn[block];
+  if (known.turn != current_turn) {
+    known = {current_turn, 0};
+  }
+  ((known.pages & bit_of(page)) != 0 ? came_back : read_once) += 1;
+  known.pages |= bit_of(page);
+}
+
 void start_page_read(uint64_t block, uint32_t page) {
+  note_page_read(block, page);
   const uint64_t now = base::monotonic_ns();
   state.awake_until_ns = now + kAwakeNs;
   state.session->self->read_page_at_ns.store(now, std::memory_order_relaxed);
@@ -110,7 +125,7 @@ void start_page_read(uint64_t block, uint32_t page) {
     pages = {};
     set_state(block, kMarker, kSinglePages);
     state.resident.expect(block, false);
-    state.resident.loaded(block);
+    state.resident.loaded(block, false);
   }
   state.resident.used(block);
   pages.reading |= bit_of(page);
@@ -166,9 +181,19 @@ void write_dirty_pages(uint64_t block) {
 
 bool open_single_pages(uint64_t blocks) {
   table = static_cast<Pages*>(base::reserve_memory(blocks * sizeof(Pages)));
+  read_in_turn = static_cast<ReadInTurn*>(base::reserve_memory(blocks * sizeof(ReadInTurn)));
   fill_buffer = static_cast<char*>(base::reserve_memory(kBlockBytes));
-  return table != nullptr && fill_buffer != nullptr;
+  return table != nullptr && read_in_turn != nullptr && fill_buffer != nullptr;
 }
+
+void begin_turn_of_pages() {
+  ++current_turn;
+  came_back = 0;
+  read_once = 0;
+}
+
+uint64_t pages_came_back() { return came_back; }
+uint64_t pages_read_in_turn() { return read_once; }
 
 void note_storage_fault(bool in_order) {
   const uint64_t own = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
@@ -247,7 +272,8 @@ int64_t evict_pages(uint64_t block) {
     return bytes;
   }
   const uint64_t run_ends = pages.dirty & ~(pages.dirty >> 1);
-  if (state.store->in_flight() + __builtin_popcountll(run_ends) > Store::kDepth) {
+  // One place in the store stays: whoever makes room here is about to read.
+  if (state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
     return 0;
   }
   const View view = view_of_block(*state.partition, block);

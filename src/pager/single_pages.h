@@ -21,6 +21,12 @@ inline constexpr uint32_t kWholeBlock = UINT32_MAX;
 /// Reserves addresses for the table; false if there are none.
 bool open_single_pages(uint64_t blocks);
 
+/// What is counted from now on belongs to another turn.
+void begin_turn_of_pages();
+/// How often in this turn a page was read alone that had been before in it, and how many different ones were.
+uint64_t pages_came_back();
+uint64_t pages_read_in_turn();
+
 /// Notes a fault on storage; `in_order`: it continues a stream.
 void note_storage_fault(bool in_order);
 /// Whether a fault at that page of a block that is on storage should read the page alone.

@@ -19,6 +19,7 @@ inline constexpr int kMaxPending = 512;
 inline constexpr int kStreams = 8;
 inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
 static_assert(kTransferBlocks * arena::kBlockBytes == kStripeBytes);
+inline constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
 inline constexpr int64_t kFloorBytes = 4 << 20;         // what a rank must be able to have while it computes
 inline constexpr int64_t kWaitingFloorBytes = 1 << 20;  // what it may keep while it waits
 
@@ -73,8 +74,11 @@ struct State {
   int answered_member = -1;  // is rung when what it has asked for is gone
   int64_t other_bytes = 0;   // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
-  uint64_t* room_reserved = nullptr;  // bitmap: 64 MiB pieces of the store's file that have room set aside
-  std::atomic<bool> idle{false};      // set by the program's thread
+  uint64_t* room_reserved = nullptr;   // bitmap: 64 MiB pieces of the store's file that have room set aside
+  std::atomic<bool> idle{false};       // set by the program's thread
+  std::atomic<uint32_t> turns{0};      // how often the program has waited
+  std::atomic<uint64_t> came_back{0};  // of the turn (low 16 bits of its number): blocks that came back in it, and of these,
+                                       // those that left again (24 bits each)
 };
 
 extern State state;
@@ -113,8 +117,16 @@ void read_announced(uint64_t first, uint64_t count);
 void read_streams_ahead();
 
 // room.cc
+/// Memory does not suffice: everybody on the node is told, once.
+void note_short();
 /// Starts to free memory until `bytes` are free or on their way out; asks other ranks if they have more than their share.
 void make_room(int64_t bytes);
+/// Something has to leave memory: ranks take turns from now on.
+void note_lack_of_room();
+/// If nothing has had to for some time, and all that there is would fit: they need not.
+void end_lack_of_room();
+/// What this rank uses in a turn does not fit its share: it may have more, at the expense of those who wait.
+void want_all();
 /// How much memory this process may expect to have for blocks while it computes, in bytes.
 uint64_t share_of_memory();
 /// Whether nobody who waits has blocked later than this rank.
@@ -129,8 +141,9 @@ int64_t evict(int64_t bytes);
 void write_back_idle();
 /// Begins to evict these blocks, which the program will not need.
 void evict_unneeded(uint64_t first, uint64_t count);
-/// These blocks will be overwritten: what they contain need neither be written out nor read again.
-void forget_content(uint64_t first, uint64_t count);
+/// These blocks will be overwritten: what they contain need not be read again and, for those in memory if `resident_too`, not
+/// be written out.
+void forget_content(uint64_t first, uint64_t count, bool resident_too);
 void write_done(uint64_t first, uint64_t count);
 /// Says in the block's word that it is not mapped, before it is hidden; false if somebody holds it, or it was not mapped.
 bool take_access(uint64_t block);
@@ -140,9 +153,20 @@ uint64_t out_marks(uint64_t word);
 bool is_written_remotely(arena::View view);
 void discard(uint64_t block, uint64_t count);
 
-// pager.cc
-/// Memory does not suffice: everybody on the node is told, once.
-void note_short();
+// pager_thread.cc
+/// `requests`: the descriptor that says that there are some.
+bool start_pager_thread(int requests);
+
+// turns.cc
+/// Keeps the number of blocks that come back in a turn.
+void follow_turns();
+/// Whether faults on storage have to wait, since it is not this process's turn; `may_begin`: they may from now on.
+bool must_wait_for_turn(bool may_begin);
+
+// claims.cc
+/// Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.
+extern base::FutexLock transition_lock;
+void become_armed();
 /// If memory is not watched yet: makes the pages present where the kernel would fail on missing ones, and returns true. Called
 /// by the program's threads; excludes arming meanwhile.
 bool populate_while_unarmed(uintptr_t address, uint64_t bytes);
@@ -151,9 +175,6 @@ bool is_armed_for_sure();
 /// Adds `bit` and a write hold to the block's word, unless the bit is there (false); `before` is what the word was. Excludes
 /// arming meanwhile.
 bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before);
-
-/// Whether faults on storage have to wait, since it is not this process's turn; `may_begin`: they may from now on.
-bool must_wait_for_turn(bool may_begin);
 
 // hold.cc
 /// Ends pin()'s and try_lock()'s holds on a block whose content is given up.
@@ -177,6 +198,17 @@ void map_in_small_pages();
 bool is_apart(uint64_t block);
 /// The blocks' content is given up all together, so that of what they cover whole nothing need be split.
 void forget_huge_pages(uint64_t first, uint64_t count);
+
+// first_touch.cc; all with transition_lock held, but for the first
+/// Whether there is something to look at. Any time.
+bool watches_first_touch();
+/// Looks at what it is time to look at; in how many ms there is more, or -1.
+int look_at_first_touch();
+void watch_first_touch(uint64_t offset, uint64_t bytes);
+/// What overlaps is watched no longer.
+void forget_first_touch(uint64_t offset, uint64_t bytes);
+/// Lets the kernel use huge pages for these (numbers of huge pages) while memory is not watched.
+void give_huge_pages(uint64_t first, uint64_t end);
 
 // other_memory.cc
 /// Measures what is resident outside the arena and reserves it.

@@ -22,8 +22,6 @@ constexpr int kKindShift = 62;
 constexpr int kNumberShift = 8;
 enum Kind : uint64_t { kBlocks, kPages, kFill };
 
-constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
-
 uint64_t tag_of(Kind kind, uint64_t number, uint64_t count) { return kind << kKindShift | number << kNumberShift | count; }
 
 [[noreturn]] void die_of(bool write, uint64_t bytes, int error) {
@@ -106,6 +104,15 @@ void act_on(const Completion& done) {
   }
 }
 
+/// The one way into the store. Whoever begins a transfer has asked can_transfer(), and what made room since left a place.
+void submit(const Transfer& transfer) {
+  if (!can_transfer()) {
+    base::die("more than %d transfers were begun at once; this is a fault in Headroom, please report it", Store::kDepth);
+  }
+  trace::count(Counter::kTransfers);
+  state.store->submit(transfer);
+}
+
 }  // namespace
 
 bool can_transfer() { return state.store->in_flight() < Store::kDepth; }
@@ -116,27 +123,24 @@ void start_transfer(bool write, uint64_t first, uint64_t count) {
   if (write) {
     ensure_room_in_file(offset, bytes);
   }
-  trace::count(Counter::kTransfers);
   if (write) {
     note_written(offset, reinterpret_cast<const void*>(state.partition->alias + offset), bytes);
   }
   char* buffer = write ? nullptr : take_read_buffer(first, count);
   void* memory = buffer != nullptr ? buffer : reinterpret_cast<void*>(state.partition->alias + offset);
-  state.store->submit({write, offset, memory, bytes, tag_of(kBlocks, first, count)});
+  submit({write, offset, memory, bytes, tag_of(kBlocks, first, count)});
 }
 
 void start_page_transfer(bool write, uint64_t block, uint64_t first_page, uint64_t count, void* memory) {
-  trace::count(Counter::kTransfers);
   const uint64_t number = block * kPagesOfBlock + first_page;
   if (write) {
     note_written(number * arena::kPageBytes, memory, count * arena::kPageBytes);
   }
-  state.store->submit({write, number * arena::kPageBytes, memory, count * arena::kPageBytes, tag_of(kPages, number, count)});
+  submit({write, number * arena::kPageBytes, memory, count * arena::kPageBytes, tag_of(kPages, number, count)});
 }
 
 void start_fill_transfer(uint64_t block, void* buffer) {
-  trace::count(Counter::kTransfers);
-  state.store->submit({false, block * arena::kBlockBytes, buffer, arena::kBlockBytes, tag_of(kFill, block, 1)});
+  submit({false, block * arena::kBlockBytes, buffer, arena::kBlockBytes, tag_of(kFill, block, 1)});
 }
 
 bool collect_transfers() {

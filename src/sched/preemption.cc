@@ -15,14 +15,18 @@ namespace headroom::sched {
 namespace {
 
 constexpr uint64_t kPatienceNs = kOverdueNs / 2;
+constexpr uint64_t kLentNs = 100'000'000;
 
 std::atomic<bool> cut{false};
 std::atomic<int> uncut{0};
 uint64_t since_ns = 0;
 
 bool may_be_cut(uint64_t now) {
-  return has_slot() && now - turn_began_at() >= kPatienceNs && uncut.load(std::memory_order_acquire) == 0 &&
-         mode() == Mode::kTurns && somebody_waits_for(kPatienceNs);
+  if (!has_slot() || uncut.load(std::memory_order_acquire) != 0 || mode() != Mode::kTurns) {
+    return false;
+  }
+  const uint64_t lasted = now - turn_began_at();
+  return (lasted >= kPatienceNs && somebody_waits_for(kPatienceNs)) || (lasted >= kLentNs && are_too_many());
 }
 
 /// Whether the program waits in MPI by now: whether and when it goes on is decided there.
@@ -36,7 +40,11 @@ bool takes_slot_again(uint64_t now) {
   if (has_slot()) {
     return true;  // another of its threads came back from MPI
   }
-  const bool overdue = now - since_ns > kOverdueNs;
+  if (mode() != Mode::kTurns) {
+    begin_turn();  // there is room by now
+    return true;
+  }
+  const bool overdue = is_overdue(since_ns);
   // Who was rung for a slot takes longer than we do to look; so only the next one looks.
   if (!overdue && !(is_next() && try_take_slot())) {
     return false;
@@ -46,6 +54,7 @@ bool takes_slot_again(uint64_t now) {
   }
   begin_turn();
   trace::count(trace::Counter::kSlotWaitNs, now - since_ns);
+  trace::count_peak(trace::Counter::kSlotWaitNsPeak, now - since_ns);
   return true;
 }
 
@@ -64,6 +73,8 @@ bool must_wait(bool may_begin) {
     return ended;
   }
   if (program_waits()) {
+    auto ready = static_cast<uint32_t>(node::RunState::kReady);  // it began to wait just before that was said
+    (void)self().run_state.compare_exchange_strong(ready, static_cast<uint32_t>(node::RunState::kBlocked));
     cut.store(false, std::memory_order_release);
     return false;
   }

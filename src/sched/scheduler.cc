@@ -1,17 +1,18 @@
 // See scheduler.h.
 #include "sched/scheduler.h"
 
-#include <sched.h>
 #include <time.h>
 
 #include <atomic>
 
 #include "base/system_calls.h"
 #include "pager/pager.h"
+#include "sched/busy_threads.h"
 #include "sched/preemption.h"
 #include "sched/slots.h"
 #include "sched/threads.h"
 #include "sched/turn.h"
+#include "sched/working_set.h"
 #include "trace/counters.h"
 
 namespace headroom::sched {
@@ -28,6 +29,7 @@ constexpr int kPollsBeforeGivingWay = 8;
 constexpr uint64_t kBlockedAfterNs = 5'000'000;
 constexpr uint32_t kRoundsBeforeYield = 4;
 constexpr uint32_t kRoundsBeforeSleep = 64;
+constexpr uint64_t kAnotherWaitAfterNs = 1'000'000;  // since a library that waits has yielded last
 
 std::atomic<bool> library_spins{false};
 thread_local uint32_t empty_polls __attribute__((tls_model("initial-exec"))) = 0;
@@ -37,10 +39,23 @@ std::atomic<uint64_t> turn_began_ns{0};
 base::FutexLock taking_slot;
 thread_local int calls_of_waits __attribute__((tls_model("initial-exec"))) = 0;
 
+/// Past the C library's function, which is interposed (mpi/progress_hook.cc).
+void yield_processor() { (void)base::system_call(SYS_sched_yield); }
+
 void note_working_set() {
-  self().working_set_bytes.store(
-      self().reserved_bytes.load(std::memory_order_relaxed) - self().other_bytes.load(std::memory_order_relaxed),
-      std::memory_order_relaxed);
+  static base::FutexLock lock;
+  static WorkingSet working_set;
+  if (!lock.try_lock()) {
+    return;  // the pager's thread must not wait for somebody who may wait for it
+  }
+  self().slots_wanted.store(busy_threads(), std::memory_order_relaxed);
+  const pager::CameBack came_back = pager::came_back_in_turn();
+  working_set.turn_ended(
+      self().reserved_bytes.load(std::memory_order_relaxed) - self().other_bytes.load(std::memory_order_relaxed), came_back.all,
+      came_back.left_again);
+  self().working_set_bytes.store(working_set.expected(), std::memory_order_relaxed);
+  self().wants_all.store(working_set.needs_all() ? 1 : 0, std::memory_order_relaxed);
+  lock.unlock();
 }
 
 /// A turn that only passed a message on (a stage of a collective) does not count as one: the rank has blocked as long as
@@ -72,7 +87,7 @@ void end_blocking() {
   pager::set_idle(false);
   if (!has_slot()) {
     wait_for_slot();
-    trace::count(Counter::kTurns);
+    trace::count(Counter::kTurns, has_slot() ? 1 : 0);
   }
   begin_turn();
 }
@@ -80,6 +95,17 @@ void end_blocking() {
 void sleep_ns(uint32_t ns) {
   const timespec time = {0, static_cast<long>(ns)};
   (void)base::system_call(SYS_nanosleep, &time, nullptr);
+}
+
+/// A slot that were kept would be missed when turns begin again. (Who is at work on it is about to give it up, or to take it:
+/// that is then looked after at his next wait.)
+void leave_turns() {
+  if (taking_slot.try_lock()) {
+    if (release_slot()) {
+      set_run_state(RunState::kRunning);
+    }
+    taking_slot.unlock();
+  }
 }
 
 }  // namespace
@@ -90,6 +116,7 @@ uint64_t turn_began_at() { return turn_began_ns.load(std::memory_order_relaxed);
 
 void begin_turn() {
   pager::set_idle(false);
+  begin_counting_busy_threads();
   turn_began_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
   set_run_state(RunState::kRunning);
 }
@@ -120,7 +147,7 @@ Mode mode() {
   const Mode forced = base::settings().mode;
   Mode now = forced;
   if (forced == Mode::kAuto) {
-    const bool is_short = ledger().short_memory.load(std::memory_order_relaxed) != 0;
+    const bool is_short = ledger().lacks_room.load(std::memory_order_relaxed) != 0;
     const bool yields = library_spins.load(std::memory_order_relaxed) && is_oversubscribed();
     now = is_short ? Mode::kTurns : yields ? Mode::kYield : Mode::kPass;
   }
@@ -128,6 +155,9 @@ Mode mode() {
   if (__builtin_expect(now != recorded, 0)) {
     recorded = now;
     node::record_mode(ledger(), static_cast<uint32_t>(now));
+    if (now != Mode::kTurns) {
+      leave_turns();
+    }
   }
   return now;
 }
@@ -140,6 +170,7 @@ void give_slot_up() {
 }
 
 void take_slot() {
+  pager::begin_turn();
   if (this_thread_blocks() && calls_of_waits == 0) {
     end_blocking();
   }
@@ -174,20 +205,22 @@ Wait::Wait() { trace::count(mode() == Mode::kTurns ? Counter::kWaitsTurns : Coun
 Wait::~Wait() {
   if (gave_up_) {
     take_slot();
+  } else {
+    pager::begin_turn();
   }
 }
 
 void Wait::pause() {
   ++polls_;
   if (mode() != Mode::kTurns) {
-    sched_yield();
+    yield_processor();
     return;
   }
   const uint64_t now = base::monotonic_ns();
   started_ns_ = started_ns_ == 0 ? now : started_ns_;
   const uint64_t waited = now - started_ns_;
   if (waited < kSpinNs) {
-    sched_yield();
+    yield_processor();
     return;
   }
   if (!gave_up_) {
@@ -201,7 +234,7 @@ void Wait::pause() {
   }
   // One poll is not always full progress (rendezvous over UCX needs several), so each sleep is followed by a few.
   if (polls_ % 4 != 0) {
-    sched_yield();
+    yield_processor();
     return;
   }
   sleep_ns(sleep_ns_);
@@ -223,19 +256,15 @@ void progressed(bool moved) {
     sleep_ns(100'000);
     return;
   }
-  sched_yield();
+  yield_processor();
 }
 
 namespace {
 
 /// In turns. A program that looks for messages between pieces of work goes on computing as long as a turn should last, then
 /// lets others have theirs; one that has found nothing for long waits, and counts as blocked.
-void polled_in_vain() {
-  const uint64_t now = base::monotonic_ns();
-  if (empty_polls == kPollsBeforeGivingWay) {
-    polls_in_vain_since_ns = now;
-  }
-  if (now - polls_in_vain_since_ns > kBlockedAfterNs) {
+void poll_in_vain(uint64_t since_ns, uint64_t now) {
+  if (now - since_ns > kBlockedAfterNs) {
     give_slot_up();
     sleep_ns(100'000);
     take_slot();
@@ -256,15 +285,39 @@ void polled(bool found) {
     return;
   }
   switch (mode()) {
-    case Mode::kTurns:
-      polled_in_vain();
+    case Mode::kTurns: {
+      const uint64_t now = base::monotonic_ns();
+      if (empty_polls == kPollsBeforeGivingWay) {
+        polls_in_vain_since_ns = now;
+      }
+      poll_in_vain(polls_in_vain_since_ns, now);
       break;
+    }
     case Mode::kYield:
-      sched_yield();
+      yield_processor();
       break;
     default:
       break;
   }
+}
+
+void library_yielded() {
+  static thread_local uint32_t yields __attribute__((tls_model("initial-exec"))) = 0;
+  static thread_local uint64_t since_ns __attribute__((tls_model("initial-exec"))) = 0;
+  static thread_local uint64_t last_ns __attribute__((tls_model("initial-exec"))) = 0;
+  if (mode() != Mode::kTurns || this_thread_blocks()) {
+    return;
+  }
+  const uint64_t now = base::monotonic_ns();
+  if (now - last_ns > kAnotherWaitAfterNs) {
+    yields = 0;
+    since_ns = now;
+  }
+  if (++yields > kRoundsBeforeSleep) {
+    trace::count(Counter::kWaitsUnannounced, yields == kRoundsBeforeSleep + 1 ? 1 : 0);
+    poll_in_vain(since_ns, now);
+  }
+  last_ns = base::monotonic_ns();
 }
 
 }  // namespace headroom::sched

@@ -4,14 +4,15 @@
 //   yield   more ranks than cores, memory enough, and a library that spins: the processor is yielded between its polls
 //   turns   memory is short: as yield, and the rank gives its *slot* up. A rank computes while it holds a slot; there are as
 //           many as cores, or as asked for. What a waiting rank has resident is the first to be evicted, so the ranks that
-//           compute have the memory.
+//           compute have the memory. When all that there is fits and nothing has had to leave memory for two seconds, turns end
+//           until something must.
 //
 // Slots pay for memory's sake, not for the processor's, so they begin when memory is short. All messages go through the MPI
 // library here, so a waiting rank polls by timer (20 us, doubling to 1 ms) and wants a slot only to return to the program.
 //
-// No deadlock: a ready rank that has waited kOverdueNs is admitted without a free slot (counted); a rank that dies gives its
-// slot back (node/session.cc); a rank that polls without blocking (MPI_Test in a loop) gives its slot up after a while.
-// Knows nothing of MPI's semantics.
+// No deadlock: a ready rank is admitted without a free slot (counted) if no slot was given up for kOverdueNs; a rank that dies
+// gives its slot back (node/session.cc); a rank that polls without blocking (MPI_Test in a loop) gives its slot up after a
+// while. Knows nothing of MPI's semantics.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +66,9 @@ class Wait {
 
 /// The library's progress loop went round once, and moved something or not (mpi/progress_hook.cc).
 void progressed(bool moved);
+
+/// The library waits, and yields the processor, in a call that was not expected to wait (mpi/progress_hook.cc).
+void library_yielded();
 
 /// The program polled (MPI_Test, MPI_Iprobe) and found nothing, or found something.
 void polled(bool found);

@@ -2,6 +2,7 @@
 #include "sched/slots.h"
 
 #include "base/system_calls.h"
+#include "sched/scheduler.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
 
@@ -13,6 +14,8 @@ using node::RunState;
 using trace::Counter;
 
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
+constexpr uint64_t kOldWhateverNs = kOverdueNs / 2;
+constexpr uint64_t kStoppedNs = 6 * kOverdueNs;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
 constexpr uint64_t kJumpsAboutNs = 10'000'000;
 
@@ -31,7 +34,7 @@ bool fits(const Member& candidate) {
   for (const Member& member : ledger().members) {
     if (is_alive(member)) {
       room -= member.other_bytes.load(std::memory_order_relaxed);
-      const bool computes = &member != &candidate && member.has_slot.load(std::memory_order_relaxed) != 0;
+      const bool computes = &member != &candidate && member.slots.load(std::memory_order_relaxed) != 0;
       in_use += computes ? member.working_set_bytes.load(std::memory_order_relaxed) : 0;
     }
   }
@@ -40,7 +43,7 @@ bool fits(const Member& candidate) {
 }
 
 /// How many of those who have a slot wait for single pages most of the time: the core is free for somebody else meanwhile, and
-/// the more of them there are, the better the disk is used.
+/// the more of them there are, the better the disk is used. (But not of those who would not wait if they had more memory.)
 uint32_t lent_slots() {
   if (ledger().asked_slots != 0) {
     return 0;
@@ -48,35 +51,75 @@ uint32_t lent_slots() {
   const uint64_t now = base::monotonic_ns();
   uint32_t lent = 0;
   for (const Member& member : ledger().members) {
-    if (is_alive(member) && member.has_slot.load(std::memory_order_relaxed) != 0) {
-      const uint64_t at = member.read_page_at_ns.load(std::memory_order_relaxed);
-      lent += at != 0 && (at > now || now - at < kJumpsAboutNs) ? 1 : 0;
+    const uint64_t at = member.read_page_at_ns.load(std::memory_order_relaxed);
+    if (is_alive(member) && member.wants_all.load(std::memory_order_relaxed) == 0 && at != 0 &&
+        (at > now || now - at < kJumpsAboutNs)) {
+      lent += member.slots.load(std::memory_order_relaxed);
     }
   }
   return lent;
 }
 
-/// Who should have the free slot: of those who fit the one with most of its memory here, unless somebody has waited long.
-Member* next_ready() {
+/// Could go on, and has no slot.
+bool is_ready(const Member& member) {
+  return is_alive(member) && member.slots.load(std::memory_order_relaxed) == 0 &&
+         member.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady);
+}
+
+/// Whether slots are kept free for somebody who has waited long, and longer than this rank; and longer still if he would not
+/// fit beside those who compute. (Who has waited for very long is stopped, by a debugger, say.)
+bool is_kept_for_another() {
+  const uint64_t now = base::monotonic_ns();
+  const uint64_t own = self().ready_since_ns.load(std::memory_order_relaxed);
+  for (const Member& member : ledger().members) {
+    const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
+    if (&member == &self() || !is_ready(member) || since >= own || now < since + kOldFirstNs || now > since + kStoppedNs) {
+      continue;
+    }
+    if (now - since > kOldWhateverNs || fits(member)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+uint32_t wanted_by(const Member& member) {
+  const uint32_t wanted = member.slots_wanted.load(std::memory_order_relaxed);
+  const uint32_t most = ledger().slots();
+  return wanted == 0 ? 1 : wanted < most ? wanted : most;
+}
+
+/// Who should have the free slots: of those who fit the one with most of its memory here, unless somebody has waited long.
+/// `free`: how many slots there are; nobody who wants more is chosen, but for those who have waited long.
+Member* next_ready(uint32_t free) {
   Member* chosen = nullptr;
   uint64_t oldest = UINT64_MAX;
   int64_t most = -1;
   const uint64_t now = base::monotonic_ns();
   for (Member& member : ledger().members) {
-    if (!is_alive(member) || member.run_state.load(std::memory_order_acquire) != static_cast<uint32_t>(RunState::kReady) ||
-        !fits(member)) {
+    if (!is_ready(member) || !fits(member)) {
       continue;
     }
     const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
     const int64_t resident = member.reserved_bytes.load(std::memory_order_relaxed);
     const bool old = now > since && now - since > kOldFirstNs;
-    if (old ? since < oldest : (oldest == UINT64_MAX && resident > most)) {
+    if (old ? since < oldest : (oldest == UINT64_MAX && resident > most && wanted_by(member) <= free)) {
       chosen = &member;
       oldest = old ? since : oldest;
       most = resident;
     }
   }
   return chosen;
+}
+
+/// Rings whoever should have what is free.
+void ring_next() {
+  const uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
+  const uint32_t slots = ledger().slots();
+  if (Member* member = next_ready(held < slots ? slots - held : 1); member != nullptr && member != &self()) {
+    member->slot_bell.fetch_add(1, std::memory_order_release);
+    base::futex_wake(&member->slot_bell, 1, true);
+  }
 }
 
 void record(RunState state) {
@@ -90,29 +133,42 @@ void record(RunState state) {
 bool try_take_slot() {
   const uint32_t lent = lent_slots();
   const uint32_t slots = ledger().slots() + lent;
+  const uint32_t wanted = wanted_by(self());
+  if (is_kept_for_another()) {
+    return false;
+  }
   uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
-  if (held > lent && held < slots && !fits(self())) {
+  if (held > 0 && held < slots && !fits(self())) {
     trace::count(Counter::kTurnsPutOff);
     return false;
   }
-  while (held < slots) {
+  while (held + wanted <= slots) {
     // acq_rel: pairs with release_slot() of the member whose turn ended.
-    if (ledger().held_slots.compare_exchange_weak(held, held + 1, std::memory_order_acq_rel)) {
-      if (held < ledger().slots()) {
-        note_held_slots(held + 1);
+    if (ledger().held_slots.compare_exchange_weak(held, held + wanted, std::memory_order_acq_rel)) {
+      if (held + wanted <= ledger().slots()) {
+        note_held_slots(held + wanted);
       } else {
         trace::count(Counter::kTurnsLent);
       }
-      self().has_slot.store(1, std::memory_order_release);
+      trace::count(Counter::kTurnsOfSeveralSlots, wanted > 1 ? 1 : 0);
+      self().slots.store(wanted, std::memory_order_release);
       return true;
     }
   }
   return false;
 }
 
+bool is_overdue(uint64_t since_ns) {
+  const uint64_t freed = ledger().slot_freed_ns.load(std::memory_order_relaxed);
+  const uint64_t last = freed > since_ns ? freed : since_ns;
+  const uint64_t now = base::monotonic_ns();
+  return now > last && now - last > kOverdueNs;
+}
+
 void take_overdue_slot() {
-  note_held_slots(ledger().held_slots.fetch_add(1, std::memory_order_acq_rel) + 1);
-  self().has_slot.store(1, std::memory_order_release);
+  const uint32_t wanted = wanted_by(self());
+  note_held_slots(ledger().held_slots.fetch_add(wanted, std::memory_order_acq_rel) + wanted);
+  self().slots.store(wanted, std::memory_order_release);
   trace::count(Counter::kTurnsOverdue);
 }
 
@@ -127,15 +183,15 @@ void set_run_state(RunState state) {
 }
 
 bool release_slot() {
-  if (self().has_slot.exchange(0, std::memory_order_acq_rel) == 0) {
+  const uint32_t held = self().slots.exchange(0, std::memory_order_acq_rel);
+  if (held == 0) {
     return false;
   }
   record(RunState::kBlocked);  // before the next one has its turn; the others are told if it lasts
-  ledger().held_slots.fetch_sub(1, std::memory_order_acq_rel);
-  if (Member* member = next_ready()) {
-    member->slot_bell.fetch_add(1, std::memory_order_release);
-    base::futex_wake(&member->slot_bell, 1, true);
+  if (ledger().held_slots.fetch_sub(held, std::memory_order_acq_rel) - held < ledger().slots()) {
+    ledger().slot_freed_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
   }
+  ring_next();
   return true;
 }
 
@@ -145,27 +201,39 @@ void wait_for_slot() {
   for (;;) {
     // The bell is read before the slots are looked at: a ring in between makes the futex return at once.
     const uint32_t bell = self().slot_bell.load(std::memory_order_acquire);
+    if (mode() != Mode::kTurns) {
+      return;  // there is room by now, and a slot would be kept by somebody who need not give it up
+    }
     if (try_take_slot()) {
       break;
     }
-    if (base::monotonic_ns() - started > kOverdueNs) {
+    if (is_overdue(started)) {
       take_overdue_slot();
       break;
     }
     base::futex_wait(&self().slot_bell, bell, kBellTimeoutNs, true);
   }
-  trace::count(Counter::kSlotWaitNs, base::monotonic_ns() - started);
+  const uint64_t waited = base::monotonic_ns() - started;
+  trace::count(Counter::kSlotWaitNs, waited);
+  trace::count_peak(Counter::kSlotWaitNsPeak, waited);
+  if (ledger().held_slots.load(std::memory_order_relaxed) < ledger().slots()) {
+    ring_next();  // there may be some left
+  }
 }
 
-bool is_next() { return next_ready() == &self(); }
+bool are_too_many() {
+  const uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
+  return held > ledger().slots() && held > ledger().slots() + lent_slots();
+}
 
-bool somebody_is_ready() { return next_ready() != nullptr; }
+bool is_next() { return next_ready(UINT32_MAX) == &self(); }
+
+bool somebody_is_ready() { return next_ready(UINT32_MAX) != nullptr; }
 
 bool somebody_waits_for(uint64_t ns) {
   const uint64_t now = base::monotonic_ns();
   for (const Member& member : ledger().members) {
-    if (is_alive(member) && member.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady) &&
-        member.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
+    if (is_ready(member) && member.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
       return true;
     }
   }

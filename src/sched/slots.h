@@ -1,7 +1,8 @@
 // Slots: the right to compute while memory is short. There are as many as cores, or as asked for; a rank is admitted when one
-// is free and what it is expected to use fits beside what those use who compute.
+// is free and what it is expected to use fits beside what those use who compute. A rank whose threads kept several cores busy
+// in its last turn takes as many slots, all at once or none (OpenMP, MPI_THREAD_MULTIPLE).
 //
-// Private to src/sched. The process has one slot, whatever the number of its threads (threads.h).
+// Private to src/sched.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +12,36 @@
 
 namespace headroom::sched {
 
-inline constexpr uint64_t kOverdueNs = 5'000'000'000;  // who has waited so long gets a slot, free or not
+/// Who has waited so long while nobody gave a slot up gets one, free or not.
+inline constexpr uint64_t kOverdueNs = 5'000'000'000;
 
 inline node::Ledger& ledger() { return *pager::session().ledger; }
 inline node::Member& self() { return *pager::session().self; }
 
-inline bool has_slot() { return self().has_slot.load(std::memory_order_relaxed) != 0; }
+inline bool has_slot() { return self().slots.load(std::memory_order_relaxed) != 0; }
 
 /// Says what this rank does now, to the others and in the trace.
 void set_run_state(node::RunState state);
 
-/// Waits until this process has a slot; one that has waited too long takes one more than there are.
+/// Waits until this process has its slots; one that has waited too long takes one more than there are.
 void wait_for_slot();
-/// Takes a slot if this process may have one now. (The lock of the turn, in scheduler.cc, keeps its threads from taking two.)
+/// Takes this process's slots if it may have them now. (The lock of the turn, in scheduler.cc, keeps its threads from taking
+/// two.)
 bool try_take_slot();
-/// Takes a slot although none is free: counted as overdue.
+/// Whether a rank that is ready since then has waited too long: those who have the slots do not give them up. (If they do, its
+/// turn comes, since who has waited longest is first.)
+bool is_overdue(uint64_t since_ns);
+/// Takes its slots although they are not free: counted as overdue.
 void take_overdue_slot();
-/// Whether the next free slot is this process's.
+/// Whether more slots are held than there are now: some were lent, and whoever lent his wants it back.
+bool are_too_many();
+/// Whether the next free slots are this process's.
 bool is_next();
 /// Says that this process could go on and waits for a slot.
 void become_ready();
 /// Whether some rank has been ready for as long, and could have a slot if this one gave its own up.
 bool somebody_waits_for(uint64_t ns);
-/// Gives the slot up, if there is one (else false), and rings whoever should have it.
+/// Gives its slots up, if there are any (else false), and rings whoever should have them.
 bool release_slot();
 /// Whether some rank waits for a slot and could have it.
 bool somebody_is_ready();

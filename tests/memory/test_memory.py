@@ -44,11 +44,26 @@ def test_rounds_of_ranks_turn_direction(mpi, tmp_path):
 
 
 def test_ranks_that_do_not_fit_together_compute_one_after_the_other(mpi, tmp_path):
+    """They sweep their memory several times in a turn: two at a time would read all of it each time."""
     program = compile_program(mpi, "rounds.c", PUBLIC_HEADERS)
-    run = headroom_run([program, 64, 10], tmp_path, before=mpi.command(4), memory="128M", slots=2, mode="turns")
+    rounds, sweeps, ranks, each = 7, 8, 4, 64
+    run = headroom_run([program, each, rounds, sweeps], tmp_path, before=mpi.command(ranks), memory="128M", slots=2)
     assert run.status == 0 and "wrong 0" in run.output, run.errors
     assert run.total("turns_put_off") > 0
     assert run.report["most_slots_held"] <= 2
+    read = [int(line.split()[3]) * MIB for line in run.output.splitlines() if line.startswith("round")]
+    needed_alone = ranks * each * MIB
+    needed_together = ranks * (each - (128 - run.total("other_bytes_peak") // MIB) // 2) * MIB * sweeps
+    assert sorted(read)[rounds // 2] < (needed_alone + needed_together) / 2, (read, needed_alone, needed_together)
+
+
+def test_ranks_that_stream_compute_together(mpi, tmp_path):
+    """What they go over once a turn does not fit, but less does as well."""
+    program = compile_program(mpi, "rounds.c", PUBLIC_HEADERS)
+    run = headroom_run([program, 96, 10], tmp_path, before=mpi.command(4), memory="128M", slots=2)
+    assert run.status == 0 and "wrong 0" in run.output, run.errors
+    assert run.total("turns_put_off") < 0.25 * run.total("turns"), run.report["total"]
+    assert run.report["most_slots_held"] == 2
 
 
 def test_several_storage_directories(engine, tmp_path):
@@ -82,6 +97,15 @@ def test_what_a_program_says_of_its_memory(engine, tmp_path):
     run.assert_paged(72 * MIB, 24 * MIB)
 
 
+def test_memory_that_is_given_up_moves_nothing(engine, tmp_path):
+    """free, realloc to less, munmap and madvise of memory that is mostly on storage: nothing is read or written for it."""
+    run = headroom_run([compile_program(None, "given_up.c", PUBLIC_HEADERS)], tmp_path, memory="32M", engine=engine)
+    assert run.output == "wrong 0\n", run.errors
+    assert run.total("bytes_written") >= 80 * MIB
+    assert run.total("bytes_read") < 16 * MIB
+    assert run.total("blocks_discarded") >= 4 * 96
+
+
 def test_hints_are_absent_without_headroom(tmp_path):
     program = tmp_path / "absent"
     source = tmp_path / "absent.c"
@@ -112,3 +136,70 @@ def test_small_objects_stay_where_the_kernel_could_not_use_them(tmp_path):
     assert refused.status != 0 and "vm.unprivileged_userfaultfd" in refused.errors
     off = headroom_run([program, 20], tmp_path, memory="256M", small="off")
     assert off.output == "wrong 0\n" and off.total("small_object_bytes") == 0
+
+
+def test_ranks_hold_as_many_slots_as_threads_are_busy(mpi, tmp_path):
+    program = compile_program(mpi, "busy_threads.c")
+    run = {
+        threads: headroom_run([program, threads, 12], tmp_path, before=mpi.command(3), slots=2, mode="turns")
+        for threads in (1, 2)
+    }
+    for threads in (1, 2):
+        assert run[threads].status == 0 and "wrong 0" in run[threads].output, run[threads].errors
+        assert run[threads].report["most_slots_held"] == 2
+        assert run[threads].total("turns_overdue") == 0
+    assert run[1].total("turns_of_several_slots") == 0
+    assert run[2].total("turns_of_several_slots") > 0
+
+
+@pytest.mark.parametrize("kib", [4096, 32768])
+def test_what_a_message_fills_is_not_read_first(mpi, kib, tmp_path):
+    program = compile_program(mpi, "received_whole.c", PUBLIC_HEADERS)
+    mib, rounds, budget = 32, 3, 96
+    run = headroom_run([program, mib, kib], tmp_path, before=mpi.command(2), memory=f"{budget}M")
+    assert run.status == 0 and "wrong 0" in run.output, run.errors
+    run.assert_paged(2 * 4 * mib * MIB, budget * MIB)
+    assert run.total("blocks_forgotten") >= rounds * mib, run.report["total"]
+    read = int(run.output.split()[1])
+    # Messages begin in the middle of a block, which is then read; without forgetting it was 75 MiB and more.
+    assert read < rounds * mib / 3, run.output
+
+
+def test_turns_end_when_memory_is_enough_again(mpi, tmp_path):
+    program = compile_program(mpi, "phases.c")
+    run = headroom_run([program, 64, 6], tmp_path, before=mpi.command(3), memory="96M", slots=2)
+    assert run.status == 0 and "wrong 0" in run.output, run.errors
+    modes = [change["mode"] for change in run.report["modes"]]
+    assert modes.count("turns") >= 2, modes
+    between = modes[modes.index("turns") + 1 :]
+    assert between[0] in ("pass", "yield") and "turns" in between, modes
+    assert run.total("turns_overdue") == 0
+
+
+@pytest.mark.parametrize("slots", [None, 1])
+def test_ranks_that_wait_for_single_pages_lend_their_slots(slots, mpi, tmp_path):
+    """The disk is used best by several of them; but not more than were asked for."""
+    program = compile_program(mpi, "hot_memory.c")
+    on_one_core = ["taskset", "-c", "0", *mpi.command(4)]
+    run = headroom_run(
+        [program, 48, 2, 3000], tmp_path, before=on_one_core, memory="96M", **({"slots": slots} if slots else {})
+    )
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    assert run.report["slots"] == 1
+    assert run.total("single_pages_read") > 1000
+    assert (run.total("turns_lent") > 0) == (slots is None)
+    assert run.report["most_slots_held"] == 1
+
+
+def test_ranks_that_need_more_than_their_share_do_not_compute_all_at_once(mpi, tmp_path):
+    """What each uses all the time fits one or two at a time, and not all: nobody would get on if slots were lent, or given to
+    whoever waits. An equal share of what the library leaves is less than half of it, so nobody gets on within his either."""
+    program = compile_program(mpi, "hot_memory.c")
+    ranks, each, rounds = 8, 24, 4
+    on_two_cores = ["taskset", "-c", "0,1", *mpi.command(ranks)]
+    run = headroom_run([program, each, rounds, 400_000], tmp_path, before=on_two_cores, memory="128M")
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    assert run.short_of_memory
+    assert run.total("wants_all") > 0
+    assert run.total("turns_overdue") == 0
+    assert run.total("bytes_read") < 3 * rounds * ranks * each * MIB, run.report["total"]

@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "huge_mib.h"
 #include "pressure.h"
 
 enum { kMib = 1 << 20, kArray = 24, kBlock = 256 << 10, kRead = 4096 };
@@ -27,17 +28,6 @@ static void check(size_t from, size_t to) {
   for (size_t at = from; at < to; ++at) {
     wrong += array[at] != value(at);
   }
-}
-
-static size_t huge_mib(void) {
-  FILE* maps = fopen("/proc/self/smaps", "r");
-  char line[512];
-  size_t kib = 0, all = 0;
-  while (fgets(line, sizeof line, maps) != NULL) {
-    all += sscanf(line, "ShmemPmdMapped: %zu", &kib) == 1 ? kib : 0;
-  }
-  fclose(maps);
-  return all / 1024;
 }
 
 /* The kernel waits with a part of the array in its hands: the first block of its fifth huge page. */

@@ -1,5 +1,5 @@
 /* Rounds of ranks that sweep an array each, update and check it, and meet at a barrier. Prints "wrong 0" and, for each round,
-   the MiB that all ranks of the node read from storage. usage: rounds MIB ROUNDS */
+   the MiB that all ranks of the node read from storage. usage: rounds MIB ROUNDS [SWEEPS A ROUND] */
 #include <headroom/headroom.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const uint64_t words = argc > 2 ? strtoull(argv[1], NULL, 10) << 17 : 0;
-  const int rounds = argc > 2 ? atoi(argv[2]) : 0;
+  const int rounds = argc > 2 ? atoi(argv[2]) : 0, sweeps = argc > 3 ? atoi(argv[3]) : 1;
   uint64_t *array = malloc(words * 8), wrong = 0;
   /* One after the other, so that it is known of each how much it uses. */
   for (int turn = 0; turn < size; ++turn) {
@@ -31,9 +31,11 @@ int main(int argc, char** argv) {
   static uint64_t mine[kMostRounds], all[kMostRounds];
   for (int round = 0; round < rounds && round < kMostRounds; ++round) {
     const uint64_t before = bytes_read();
-    for (uint64_t i = 0; i < words; ++i) {
-      wrong += array[i] != i * 31 + (uint64_t)rank + (uint64_t)round;
-      array[i] += 1;
+    for (int sweep = 0; sweep < sweeps; ++sweep) {
+      for (uint64_t i = 0; i < words; ++i) {
+        wrong += array[i] != i * 31 + (uint64_t)rank + (uint64_t)(round * sweeps + sweep);
+        array[i] += 1;
+      }
     }
     mine[round] = bytes_read() - before;
     MPI_Barrier(MPI_COMM_WORLD);

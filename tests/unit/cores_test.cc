@@ -2,16 +2,18 @@
 #include "node/cores.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 namespace headroom::node {
 namespace {
 
 class Quota : public ::testing::Test {
  protected:
-  void SetUp() override { root = std::filesystem::path(::testing::TempDir()) / "quota_test"; }
+  void SetUp() override { root = std::filesystem::path(::testing::TempDir()) / ("quota_test." + std::to_string(getpid())); }
   void TearDown() override { std::filesystem::remove_all(root); }
 
   void write(const std::string& path, const std::string& text) const {

@@ -52,6 +52,10 @@ class Memory {
     }
   }
 
+  void begin_turn() { replacement_.begin_turn(); }
+  [[nodiscard]] uint64_t came_back() const { return replacement_.came_back(); }
+  [[nodiscard]] uint64_t left_again() const { return replacement_.left_again(); }
+
   uint64_t take_loads() {
     const uint64_t loads = loads_;
     loads_ = 0;
@@ -106,6 +110,24 @@ TEST(Replacement, KeepsSomeOfEveryPartOfASweep) {
       EXPECT_LE(loads, 224) << pass << ", " << part;
     }
   }
+}
+
+TEST(Replacement, CountsWhatATurnCouldNotKeep) {
+  Memory memory;
+  for (int turn = 0; turn < 4; ++turn) {  // once each turn: what comes back was used in turns before
+    memory.begin_turn();
+    memory.sweep(0, 2 * kRoom);
+    EXPECT_EQ(0, memory.came_back());
+  }
+  memory.sweep(0, 2 * kRoom);
+  EXPECT_EQ(0, memory.came_back());
+  memory.sweep(0, 2 * kRoom);
+  EXPECT_GE(memory.came_back(), kRoom / 2);
+  memory.sweep(0, 2 * kRoom);  // what is here now, and what has left again, is all of it
+  EXPECT_GE(memory.left_again() + kRoom, 2 * kRoom - kRoom / 8);
+  EXPECT_LE(memory.left_again(), kRoom);
+  memory.begin_turn();
+  EXPECT_EQ(0, memory.came_back());
 }
 
 TEST(Replacement, ForgetsWhatIsGivenUp) {

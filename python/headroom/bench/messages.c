@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { BATCHES = 7, WINDOW = 64, WARM_BYTES = 64 << 20 };
 static const double kBatchSeconds = 0.012;
@@ -21,6 +22,20 @@ static char* next_place(char* base) { return base + at; }
 static void move_on(void) {
   if (cold_bytes > 0) {
     at = at + 2 * (size_t)bytes + 4096 < cold_bytes ? (at + (size_t)bytes + 4096) & ~(size_t)4095 : 0;
+  }
+}
+
+static double processor_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* 1 ms of computing, on the average of the ranks and of the rounds: 0.5 to 1.5 */
+static void work(void) {
+  static int round = 0;
+  const double until = processor_us() + 500 + 1000 * (double)((rank + ++round) % ranks) / (ranks - 1);
+  while (processor_us() < until) {
   }
 }
 
@@ -82,6 +97,22 @@ static void bcast(void) { MPI_Bcast(out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD); }
 static void allgather(void) { MPI_Allgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD); }
 static void alltoall(void) { MPI_Alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD); }
 static void allreduce(void) { MPI_Allreduce(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
+static void work_and_ring(void) {
+  work();
+  ring();
+}
+static void work_and_halo(void) {
+  work();
+  halo();
+}
+static void work_and_allreduce(void) {
+  work();
+  allreduce();
+}
+static void work_and_alltoall(void) {
+  work();
+  alltoall();
+}
 static void reduce(void) { MPI_Reduce(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD); }
 
 /* Nonblocking, three at once; and a ring of neighbours (a line where there are only two). */
@@ -286,6 +317,15 @@ static void crowd(void) {
   measure("MPI_Allreduce", allreduce, 1);
 }
 
+static void uneven_work(void) {
+  contiguous(4 << 10);
+  measure("1 ms of work, ring", work_and_ring, 1);
+  measure("1 ms of work, halo", work_and_halo, 1);
+  measure("1 ms of work, MPI_Alltoall", work_and_alltoall, 1);
+  contiguous(8);
+  measure("1 ms of work, MPI_Allreduce", work_and_allreduce, 1);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -308,6 +348,8 @@ int main(int argc, char** argv) {
       transposition();
     } else if (strcmp(argv[i], "crowd") == 0) {
       crowd();
+    } else if (strcmp(argv[i], "work") == 0) {
+      uneven_work();
     }
   }
   free(out);

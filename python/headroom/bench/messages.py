@@ -21,7 +21,7 @@ from headroom.bench.programs import FOLDER, compile_program, default_prefix, out
 SOURCE = Path(__file__).parent / "messages.c"
 # Group of measurements: ranks, and what the program is asked for.
 GROUPS = {"pairs": 2, "strided": 2, "collectives": 2, "collectives of 4": 4, "nonblocking": 2, "nonblocking of 4": 4}
-GROUPS |= {"transposition": 4, "crowd": 8}
+GROUPS |= {"transposition": 4, "crowd": 8, "work": 8}
 # The libraries' settings: one copy by the kernel, and for more ranks than cores, giving the processor away.
 SINGLE_COPY = {"mpich": [{}, {"MPIR_CVAR_CH4_CMA_ENABLE": "1"}], "openmpi": [{}]}
 CROWDED = {
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     headroom: float
     ratio: float
     noise: float  # the first setting against itself
-    others: dict[str, float]  # of --compare
+    others: dict[str, float]  # of --compare; with work between the calls: in turns, and all of the work by the cores
 
 
 def size_name(count: int) -> str:
@@ -66,13 +66,16 @@ def medians(runs: list[Figures]) -> Figures:
 def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[Path]) -> list[Row]:
     ranks = GROUPS[group]
     found = launcher.find(str(program))
-    crowded = ranks > len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))
+    crowded = ranks > cores
     settings = (CROWDED if crowded else SINGLE_COPY)[found.kind]
     start, what = [*found.command, "-n", ranks], group.split()[0]
     under = [*start, sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--direct", "on"]
     under += ["--reductions", "direct"]
     sides = [([*start, program, what], setting) for setting in (*settings, settings[0])]
     sides.append(([*under, program, what], {}))
+    in_turns = [([*under, "--mode", "turns", program, what], {})] if group == "work" else []
+    sides += in_turns
     sides += [([other / "bin/mpiexec", "-n", ranks, program, what], {}) for other in compare]
     runs: list[list[Figures]] = [[] for _ in sides]
     label = f"measuring {prefix.name}, {group}"
@@ -86,7 +89,10 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     rows = []
     for key, under_headroom in direct.items():
         best = min(side[key] for side in plain)
-        others = {path.name: side[key] for path, side in zip(compare, figures[len(settings) + 2 :], strict=True)}
+        names = ["turns"] * len(in_turns) + [path.name for path in compare]
+        others = {name: side[key] for name, side in zip(names, figures[len(settings) + 2 :], strict=True)}
+        if group == "work":
+            others["ideal"] = 1000.0 * ranks / min(ranks, cores)
         noise = again[key] / plain[0][key]
         rows.append(Row(prefix.name, ranks, *key, best, under_headroom, best / under_headroom, noise, others))
     return rows
@@ -114,7 +120,8 @@ def messages(prefixes, compare, groups, rounds, json_file) -> None:
     """Messages and collectives inside a node: the MPI library's best setting against Headroom.
 
     Times are medians in microseconds an operation; a ratio above 1 means that Headroom is faster; "noise" is the library
-    against itself. Sums are folded directly under Headroom (--reductions direct).
+    against itself. "turns" is Headroom with --mode turns, as if memory were short, and "ideal" the work divided by the cores.
+    Sums are folded directly under Headroom (--reductions direct).
     """
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:

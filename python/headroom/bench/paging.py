@@ -1,13 +1,15 @@
 """`headroom bench paging`: what memory beyond the budget costs, with Headroom and with the kernel's swap.
 
 The program paging.c goes through the same phases, and applications.c through its applications: in memory (twice, for the
-noise), under Headroom with each policy, with the kernel's swap, and under other systems of this kind that the user has
-(--peer), all but the first inside the same hard limit where one can be set. The sides alternate; a figure is the median of the
-rounds. The lower bound of a phase is what must move (footprint less budget, read; for updates written as well) over what this
-disk moves past the page cache, measured in the same run; for applications it is the time in memory if that is longer.
+noise), under Headroom with each policy, with the kernel's swap (and zswap, where there is), and under other systems of this
+kind that the user has (--peer), all but the first inside the same hard limit where one can be set. The sides alternate; a
+figure is the median of the rounds. The lower bound of a phase is what must move (footprint less budget, read; for updates
+written as well) over what this disk moves past the page cache, measured in the same run; for applications it is the time in
+memory if that is longer.
 """
 
 import contextlib
+import importlib.util
 import json
 import os
 import shlex
@@ -131,14 +133,17 @@ class Side(NamedTuple):
     before: list[str]  # put before the program
     limited: bool
     swap: bool
+    zswap: bool = False
 
 
-def sides_of(swap: bool, limits: bool, peers: list[str], options: list[str]) -> list[Side]:
+def sides_of(swap: bool, zswap: bool, limits: bool, peers: list[str], options: list[str]) -> list[Side]:
     run = [sys.executable, "-m", "headroom.command", "run", "--summary", "off", *options]
     sides = [Side("plain", [], False, False), Side("again", [], False, False)]
     sides += [Side(policy, [*run, "--evict", policy], limits, False) for policy in POLICIES]
     if swap:
         sides.append(Side("swap", [], True, True))
+    if zswap:
+        sides.append(Side("zswap", [], True, True, True))
     for peer in peers:
         name, _, command = peer.rpartition("=")
         sides.append(Side(name or Path(shlex.split(command)[0]).name, shlex.split(command), limits, False))
@@ -158,6 +163,8 @@ def run_side(side: Side, group: Group, program: Path) -> dict[str, list[Phase]]:
     words = [str(word) for word in command_of(side, group, program)]
     with contextlib.ExitStack() as stack:
         if side.limited:
+            if has_zswap():
+                stack.enter_context(hard_limit.zswap(side.zswap))
             # A quarter more than the budget: code, stacks and page tables, for all sides alike.
             limit = stack.enter_context(hard_limit.HardLimit(group.budget * MIB * 5 // 4, side.swap))
             words = limit.wrap(words)
@@ -169,7 +176,7 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
     group = GROUPS[name]
     program = programs[1 if group.is_application else 0]
     if group.ranks * group.mib <= group.budget:
-        sides = [side for side in sides if side.name != "swap"]
+        sides = [side for side in sides if not side.swap]
     runs: dict[str, dict[str, list[Phase]]] = {side.name: {} for side in sides}
     speeds: list[dict[str, float]] = []
     environment = launcher.find(str(program)).environment
@@ -205,7 +212,9 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
     click.echo(f"\n{name}: {group.ranks} x {group.mib} MiB with {group.budget} MiB ({group.what})")
     for side in sides:
         words = " ".join(str(word) for word in command_of(side, group, program))
-        click.echo(f"  {side.name}: {words}{' (hard limit)' if side.limited else ''}{' (swap)' if side.swap else ''}", err=True)
+        click.echo(
+            f"  {side.name}: {words}{' (hard limit)' if side.limited else ''}{f' ({side.name})' if side.swap else ''}", err=True
+        )
     click.echo("disk, MiB/s: " + ", ".join(f"{what} {speed:.0f}" for what, speed in disk.items()))
     show(rows)
     return rows
@@ -230,6 +239,15 @@ def show(rows: list[Row]) -> None:
         bound = f"{row.bound / seconds:.2f}" if row.bound else ""
         needed = f"{row.read['auto'] / row.needed:.2f}" if row.needed else ""
         click.echo(f"{row.phase:<22}{speeds} {row.seconds[against] / seconds:>8.2f} {bound:>9} {needed:>12}")
+
+
+def has_zswap() -> bool:
+    """Whether swap can be compressed, and the setting changed."""
+    try:
+        with hard_limit.zswap(True):
+            return True
+    except OSError:
+        return False
 
 
 def prepare_swap(stack: contextlib.ExitStack, tuned: bool) -> tuple[bool, bool]:
@@ -263,12 +281,15 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool) -> tuple[bool, bool]:
     "--peer", "peers", multiple=True, metavar="[NAME=]COMMAND", help="another system: put before the program as it is"
 )
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="file that takes all figures")
-def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file) -> None:
+@click.option("--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="file that takes a drawing, SVG")
+def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file, plot_file) -> None:
     """Memory beyond the budget: in memory, under Headroom with each policy, and with the kernel's swap.
 
     "/swap" (or "/plain") above 1 means that Headroom with --evict auto is faster; "of bound" is the time the disk needs for
     what must move, over the time taken; "read/needed" what was read over what must be.
     """
+    if plot_file and importlib.util.find_spec("matplotlib") is None:
+        raise click.ClickException("--plot needs matplotlib: pip install 'headroom[report]'")
     if shutil.disk_usage(storage).free < 6 << 30:
         raise click.ClickException(f"{storage} has less than 6 GiB free; choose another --storage")
     rows: list[Row] = []
@@ -277,8 +298,12 @@ def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file
             compile_program((prefix or default_prefix()).absolute(), source, Path(folder)) for source in (PHASES, APPLICATIONS)
         )
         limits, swap = prepare_swap(stack, tuned_swap)
-        sides = sides_of(swap, limits, list(peers), ["--storage", str(storage), "--engine", engine])
+        sides = sides_of(swap, swap and has_zswap(), limits, list(peers), ["--storage", str(storage), "--engine", engine])
         for name in groups or [name for name in GROUPS if not name.startswith("quick")]:
             rows += measure(name, sides, programs, rounds, str(storage))
+    if plot_file:
+        from headroom.bench import plot  # matplotlib is wanted for nothing else here
+
+        plot_file.write_text(plot.draw([row._asdict() for row in rows]))
     if json_file:
         json_file.write_text(json.dumps([row._asdict() for row in rows], indent=2) + "\n")

@@ -23,7 +23,8 @@ BINS = 200
 COLUMNS = 1200
 
 
-def _style(theme: dict) -> dict:
+def style(theme: dict) -> dict:
+    """What to draw with, for a theme."""
     ink, faint = theme["ink"], theme["faint"]
     return {
         "text.color": ink,
@@ -43,7 +44,8 @@ def _style(theme: dict) -> dict:
     }
 
 
-def _as_svg(figure) -> str:
+def as_svg(figure) -> str:
+    """The figure as an SVG element; it is closed."""
     out = io.StringIO()
     figure.savefig(out, format="svg", bbox_inches="tight")
     plt.close(figure)
@@ -92,7 +94,7 @@ def resident_memory(node: Node) -> str:
     axes.axhline(budget, color=BUDGET, linewidth=1.4, linestyle="--", label="budget")
     axes.set_ylim(0, max(budget * 1.08, max(map(sum, zip(*layers, strict=True)), default=0) * 1.05))
     _legend(axes)
-    return _as_svg(figure)
+    return as_svg(figure)
 
 
 def _bars(process: Process, end: float) -> dict[int, list[tuple[float, float]]]:
@@ -130,7 +132,7 @@ def turns(node: Node) -> str:
         plt.Rectangle((0, 0), 1, 1, facecolor="none", edgecolor=LIMIT, label="waits in MPI"),
     ]
     _legend(axes, patches)
-    return _as_svg(figure)
+    return as_svg(figure)
 
 
 def storage(node: Node, limit: dict[str, float]) -> str:
@@ -154,12 +156,12 @@ def storage(node: Node, limit: dict[str, float]) -> str:
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):.0f}"))
     _legend(axes)
-    return _as_svg(figure)
+    return as_svg(figure)
 
 
 def in_both_themes(draw, *arguments) -> dict[str, str]:
     drawn = {}
     for name, theme in (("light", LIGHT), ("dark", DARK)):
-        with plt.rc_context(_style(theme)):
+        with plt.rc_context(style(theme)):
             drawn[name] = draw(*arguments)
     return drawn

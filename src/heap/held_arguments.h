@@ -1,0 +1,53 @@
+// Arguments of system calls that may lie in evictable memory: paths, structures, lists.
+//
+// Where the engine serves the kernel nothing need be done. Where it does not, absent memory makes such a call fail with
+// EFAULT, or lose what it did (a child that is reaped while its status cannot be stored). So such arguments are held while
+// the call runs; arguments elsewhere, nearly all, cost a comparison. Why not syscall user dispatch: docs/pager.md.
+#pragma once
+
+#include <limits.h>
+
+#include "heap/held_calls.h"
+
+namespace headroom::heap {
+
+/// Keeps one argument resident while a call runs.
+class HeldArgument {
+ public:
+  HeldArgument(const void* address, size_t bytes, bool write)
+      : address_(address != nullptr && !pager::engine_serves_kernel() && is_ours(address, bytes) ? address : nullptr),
+        // No more than may be held: what such calls are given beyond that is room that they do not use.
+        bytes_(address_ == nullptr || bytes < largest_hold() ? bytes : largest_hold()),
+        write_(write) {
+    if (address_ != nullptr) {
+      heap::hold(address_, bytes_, write_);
+    }
+  }
+  ~HeldArgument() {
+    if (address_ != nullptr) {
+      const int saved_errno = errno;
+      heap::drop_hold(address_, bytes_, write_);
+      errno = saved_errno;
+    }
+  }
+  HeldArgument(const HeldArgument&) = delete;
+  HeldArgument& operator=(const HeldArgument&) = delete;
+
+ private:
+  const void* address_;
+  size_t bytes_;
+  bool write_;
+};
+
+/// A path or another text: how long it is matters only if it is ours.
+struct HeldText : HeldArgument {
+  explicit HeldText(const char* text)
+      : HeldArgument(text, text != nullptr && is_ours(text, 1) ? strnlen(text, PATH_MAX) + 1 : 1, false) {}
+};
+
+template <typename T>
+struct HeldOut : HeldArgument {
+  explicit HeldOut(T* out, size_t count = 1) : HeldArgument(out, count * sizeof(T), true) {}
+};
+
+}  // namespace headroom::heap

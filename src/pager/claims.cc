@@ -1,0 +1,163 @@
+// What the program's threads do with memory themselves as long as it is enough, and how that ends.
+//
+// While memory is enough, what is allocated counts against the budget, and what is given up is punched at once; nobody watches.
+// A claim that does not fit makes the node short: every process arms (arming.cc), and from then on what is resident counts,
+// and the pager's thread does all this. One lock keeps the two apart.
+#include "base/kernel_abi.h"
+#include "base/log.h"
+#include "pager/pager.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+
+base::FutexLock transition_lock;
+
+namespace {
+
+using base::Status;
+using detail::the_session;
+
+std::atomic<bool> armed_flag{false};
+
+void make_short() {
+  note_short();
+  node::Ledger& ledger = *the_session.ledger;
+  const int64_t members = ledger.alive.load(std::memory_order_relaxed);
+  if (ledger.budget < members * kFloorBytes) {
+    base::die(
+        "--memory %lld MiB is too small for %lld processes on this node: each needs at least %lld MiB; raise it to %lld MiB "
+        "or more",
+        static_cast<long long>(ledger.budget >> 20), static_cast<long long>(members), static_cast<long long>(kFloorBytes >> 20),
+        static_cast<long long>(members * kFloorBytes >> 20));
+  }
+}
+
+}  // namespace
+
+bool is_armed() { return armed_flag.load(std::memory_order_acquire); }
+
+void become_armed() {
+  if (!state.armed) {  // else who holds the lock may be waiting for this thread
+    base::LockHolder lock(transition_lock);
+    arm();
+    armed_flag.store(true, std::memory_order_release);
+  }
+}
+
+void claim_blocks(uint64_t count) {
+  const auto bytes = static_cast<int64_t>(count * arena::kBlockBytes);
+  {
+    base::LockHolder lock(transition_lock);
+    if (is_armed()) {
+      return;  // reserved when touched
+    }
+    count_other_memory_roughly();
+    if (the_session.ledger->short_memory.load(std::memory_order_acquire) == 0 &&
+        node::reserve(*the_session.ledger, *the_session.self, bytes)) {
+      return;
+    }
+  }
+  make_short();
+  Request request = {};
+  request.kind = RequestKind::kArm;
+  perform(request);
+}
+
+void discard_blocks(uint64_t block, uint64_t count) {
+  if (count == 0) {
+    return;
+  }
+  {
+    base::LockHolder lock(transition_lock);
+    if (!is_armed()) {
+      for (uint64_t each = block; each < block + count; ++each) {
+        unpin(each);
+      }
+      arena::punch(detail::the_partition, block, count);
+      trace::count(trace::Counter::kBlocksDiscarded, count);
+      return;
+    }
+  }
+  Request request = {};
+  request.kind = RequestKind::kDiscard;
+  request.block = block;
+  request.count = count;
+  perform(request);
+}
+
+void let_touch_ahead(uint64_t block, uint64_t count, bool may) {
+  for (uint64_t each = block; each < block + count; ++each) {
+    state.may_touch_ahead[each].store(may, std::memory_order_relaxed);
+  }
+}
+
+void unclaim_blocks(uint64_t count) {
+  base::LockHolder lock(transition_lock);
+  if (!is_armed()) {
+    node::release(*the_session.ledger, *the_session.self, static_cast<int64_t>(count * arena::kBlockBytes));
+  }
+}
+
+Status grow(uint64_t bytes) {
+  {
+    base::LockHolder lock(transition_lock);
+    if (bytes <= detail::the_partition.committed.load(std::memory_order_relaxed)) {
+      return Status::kOk;
+    }
+    if (!is_armed()) {
+      return arena::commit(detail::the_partition, bytes, true);
+    }
+  }
+  Request request = {};
+  request.kind = RequestKind::kGrow;
+  request.bytes = bytes;
+  perform(request);
+  return request.status;
+}
+
+Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
+                         bool (*copy)(uintptr_t address, uint64_t bytes, uint64_t offset)) {
+  base::LockHolder lock(transition_lock);
+  if (!copy(address, bytes, offset)) {
+    return Status::kNoMemory;
+  }
+  const Status status = arena::add_static_region(detail::the_partition, address, bytes, offset);
+  if (status == Status::kOk && is_armed()) {
+    Request request = {};
+    request.kind = RequestKind::kAdopt;
+    perform(request);
+  }
+  return status;
+}
+
+bool is_armed_for_sure() {
+  const base::LockHolder lock(transition_lock);
+  return is_armed();
+}
+
+bool populate_while_unarmed(uintptr_t address, uint64_t bytes) {
+  base::LockHolder lock(transition_lock);
+  if (is_armed()) {
+    return false;
+  }
+  if (!engine_serves_kernel()) {
+    // The process may arm while the kernel is at work on this range; no page of it may be missing then.
+    const uintptr_t page = address & ~(arena::kPageBytes - 1);
+    (void)base::system_call(SYS_madvise, page, address + bytes - page, MADV_POPULATE_WRITE);
+  }
+  return true;
+}
+
+bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before) {
+  const base::LockHolder lock(transition_lock);
+  before = word_of(block).load(std::memory_order_relaxed);
+  do {
+    if ((before & bit) != 0) {
+      return false;
+    }
+  } while (!word_of(block).compare_exchange_weak(before, (before | bit) + arena::kHold + arena::kWriteHold));
+  return true;
+}
+
+}  // namespace headroom::pager

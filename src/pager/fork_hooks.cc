@@ -1,0 +1,68 @@
+// What happens around fork(), in the order in which it has to; the work is in fork.cc and fork_child.cc.
+#include "base/log.h"
+#include "pager/fork.h"
+#include "pager/pager.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+#include "trace/recorder.h"
+
+namespace headroom::pager {
+namespace {
+
+std::atomic<bool> forked_child{false};
+
+}  // namespace
+
+void before_fork() {
+  if (forked_child.load(std::memory_order_relaxed)) {
+    make_private_in_child();
+    return;
+  }
+  if (!is_running()) {
+    return;
+  }
+  Request request = {};
+  request.kind = RequestKind::kFork;
+  perform(request);
+  if (request.status != base::Status::kOk) {
+    base::log_warning("no descriptors or addresses for a fork's copy of memory: the child will not have it (see `ulimit -n`)");
+  }
+  transition_lock.lock();
+}
+
+void after_fork_in_parent() {
+  if (is_running() && !forked_child.load(std::memory_order_relaxed)) {
+    transition_lock.unlock();
+    finish_fork_in_parent();
+  }
+}
+
+void after_fork_in_child() {
+  if (forked_child.load(std::memory_order_relaxed)) {
+    finish_fork_in_grandchild();
+  }
+  if (!is_running()) {
+    return;
+  }
+  base::set_death_hook(nullptr);
+  detail::progress.store(3, std::memory_order_release);
+  forked_child.store(true, std::memory_order_release);
+  transition_lock.reset();
+  trace::stop_counting();
+  trace::stop_recording();
+  finish_fork_in_child();
+  node::forget_session_in_child(detail::the_session);
+}
+
+bool is_forked_child() { return forked_child.load(std::memory_order_relaxed); }
+
+void prepare_to_leave() {
+  if (!has_fork_children()) {
+    return;
+  }
+  Request request = {};
+  request.kind = RequestKind::kComplete;
+  perform(request);
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,248 @@
+// The pager's thread: waits for faults, requests, finished transfers and other ranks, and lets the rest of this folder act.
+#include <poll.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "pager/fork.h"
+#include "pager/pager.h"
+#include "pager/state.h"
+#include "pager/thread.h"
+#include "trace/counters.h"
+#include "trace/recorder.h"
+
+namespace headroom::pager {
+namespace {
+
+using base::Status;
+
+constexpr uint64_t kMeasureEveryNs = 1'000'000'000;
+constexpr uint64_t kSampleEveryNs = 10'000'000;
+
+std::atomic<void (*)()> when_changed{nullptr};
+
+void tell_of_change() {
+  if (void (*function)() = when_changed.load(std::memory_order_acquire)) {
+    function();
+  }
+}
+
+void arm_and_tell() {
+  become_armed();
+  tell_of_change();
+}
+
+void serve_request(Request& request) {
+  switch (request.kind) {
+    case RequestKind::kFault:
+      take_fault(request.block, kWholeBlock, request.write, &request);
+      return;
+    case RequestKind::kBring:
+      bring(request);
+      return;
+    case RequestKind::kDiscard:
+      discard(request.block, request.count);
+      break;
+    case RequestKind::kGrow: {
+      const Status status =
+          arena::commit(*state.partition, request.bytes, state.engine->kind() != base::EngineChoice::kSigsegv);
+      if (status == Status::kOk) {
+        cover_new_memory();
+      }
+      finish(request, status);
+      return;
+    }
+    case RequestKind::kFork:
+      arm_and_tell();  // only what is watched can be kept as it was
+      finish(request, prepare_fork());
+      return;
+    case RequestKind::kComplete:
+      complete_children();
+      break;
+    case RequestKind::kAdopt:
+      cover_static_region(state.partition->static_region_count.load(std::memory_order_acquire) - 1);
+      break;
+    case RequestKind::kArm:
+      arm_and_tell();
+      break;
+    case RequestKind::kWillNeed:
+      read_announced(request.block, request.count);
+      break;
+    case RequestKind::kWillNotNeed:
+      evict_unneeded(request.block, request.count);
+      break;
+    case RequestKind::kWillOverwrite:
+    case RequestKind::kWillFill:
+      forget_content(request.block, request.count, request.kind == RequestKind::kWillOverwrite);
+      break;
+    case RequestKind::kCheck:
+      finish(request, check_invariants() ? Status::kOk : Status::kUnavailable);
+      return;
+    default:
+      break;
+  }
+  finish(request);
+}
+
+void serve_engine() {
+  Fault faults[16];
+  for (;;) {
+    const int found = state.engine->read_faults(faults, 16);
+    for (int index = 0; index < found; ++index) {
+      uint64_t offset = 0;
+      if (arena::find_offset(*state.partition, faults[index].address, offset)) {
+        const auto page = static_cast<uint32_t>(offset % arena::kBlockBytes / arena::kPageBytes);
+        take_fault(arena::block_of(offset), page, faults[index].write, nullptr);
+      }
+    }
+    if (found < 16) {
+      return;
+    }
+  }
+}
+
+/// A sample for the trace, if it is time for one.
+void sample() {
+  static uint64_t sampled_ns = 0;
+  const uint64_t now = base::monotonic_ns();
+  if (!trace::is_recording() || now - sampled_ns < kSampleEveryNs) {
+    return;
+  }
+  sampled_ns = now;
+  const node::Member& self = *state.session->self;
+  const auto counted = [](trace::Counter counter) { return static_cast<int64_t>(trace::counted(counter)); };
+  trace::record({now,
+                 trace::EventKind::kSample,
+                 static_cast<uint16_t>(self.run_state.load(std::memory_order_relaxed)),
+                 static_cast<uint32_t>(self.rank.load(std::memory_order_relaxed) + 1),
+                 {self.reserved_bytes.load(std::memory_order_relaxed), self.other_bytes.load(std::memory_order_relaxed),
+                  counted(trace::Counter::kBytesRead), counted(trace::Counter::kBytesWritten), counted(trace::Counter::kFaults),
+                  counted(trace::Counter::kStorageWaitNs)}});
+  trace::write_recorded();
+}
+
+/// In how many ms allocations are to be looked at (first_touch.cc), or -1.
+int until_next_look() {
+  if (!watches_first_touch()) {
+    return -1;
+  }
+  const base::LockHolder lock(transition_lock);
+  return look_at_first_touch();
+}
+
+int wait_ms() {
+  const int first_touch = state.armed ? -1 : until_next_look();
+  if (trace::is_recording()) {
+    constexpr int kSample = static_cast<int>(kSampleEveryNs / 1'000'000);
+    return first_touch >= 0 && first_touch < kSample ? first_touch : kSample;
+  }
+  const bool failed = state.session->ledger->failed_at_ns.load(std::memory_order_relaxed) != 0;
+  if (!state.armed) {
+    return first_touch >= 0 ? first_touch : failed ? 1000 : -1;
+  }
+  const bool waits_for_room = (state.pending_count > 0 || state.bring_count > 0) && state.store->in_flight() == 0;
+  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : 1000;
+}
+
+/// Single pages are wanted one after the other, and sleeping in between costs as much as the disk does: as long as there is a
+/// core for it, the thread stays awake. (An idle virtual processor takes 10 us and more to wake.) Where there are more ranks
+/// than cores, it is the core of the thread that waits.
+bool looks_again_at_once() {
+  if (state.awake_until_ns == 0) {
+    return false;
+  }
+  if (base::monotonic_ns() > state.awake_until_ns) {
+    state.awake_until_ns = 0;
+    return false;
+  }
+  const node::Ledger& ledger = *state.session->ledger;
+  return static_cast<uint64_t>(ledger.alive.load(std::memory_order_relaxed)) < ledger.cores() ||
+         (state.pending_count > 0 && ledger.held_slots.load(std::memory_order_relaxed) <= ledger.cores());
+}
+
+int request_descriptor = -1;
+
+std::atomic<clockid_t> own_clock{-1};
+
+void* pager_thread(void*) {
+  clockid_t clock = -1;
+  own_clock.store(pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : -1, std::memory_order_relaxed);
+  node::Session& session = *state.session;
+  enum { kRequests, kStore, kListener, kDoorbell, kWatched, kFaults, kCount };
+  for (;;) {
+    pollfd wanted[kCount + 2 * kMaxForkChildren] = {};
+    const int descriptors[kCount] = {request_descriptor,          state.store->descriptor(),  session.listen_descriptor,
+                                     session.doorbell_descriptor, session.watched_descriptor, state.engine->descriptor()};
+    for (int index = 0; index < kCount; ++index) {
+      wanted[index] = {descriptors[index], POLLIN, 0};
+    }
+    int forked[2 * kMaxForkChildren];
+    const int forked_count = fork_descriptors(forked);
+    for (int index = 0; index < forked_count; ++index) {
+      wanted[kCount + index] = {forked[index], POLLIN, 0};
+    }
+    const int timeout_ms = looks_again_at_once() ? 0 : wait_ms();
+    timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+    (void)base::system_call(SYS_ppoll, wanted, kCount + forked_count, timeout_ms < 0 ? nullptr : &timeout, nullptr, 8);
+    follow_turns();
+    if (wanted[kStore].revents != 0) {
+      (void)collect_transfers();
+    }
+    if (wanted[kFaults].revents != 0) {
+      serve_engine();
+    }
+    if (wanted[kRequests].revents != 0) {
+      while (Request* request = next_request()) {
+        serve_request(*request);
+      }
+    }
+    if (wanted[kListener].revents != 0) {
+      node::serve_newcomer(session);
+    }
+    if (wanted[kWatched].revents != 0) {  // before the doorbell, which may choose another to watch
+      node::watched_ended(session);
+    }
+    if (wanted[kDoorbell].revents != 0) {
+      node::answer_doorbell(session);
+      node::choose_watched(session);
+      if (!state.armed && session.ledger->short_memory.load(std::memory_order_acquire) != 0) {
+        arm_and_tell();
+      }
+      tell_of_change();  // also to a process that a fork has armed before
+      answer_requests_for_room();
+    }
+    if (node::outlived_failure(session)) {
+      base::die("another rank of this node ended with an error, see its message; this one cannot go on without it");
+    }
+    for (int index = 0; index < forked_count; ++index) {
+      if (wanted[kCount + index].revents != 0) {
+        serve_forked(forked[index]);
+      }
+    }
+    if (state.armed && base::monotonic_ns() - state.other_measured_ns > kMeasureEveryNs) {
+      reserve_other_memory();
+      end_lack_of_room();
+    }
+    write_back_idle();
+    pump();
+    tell_of_room();
+    sample();
+  }
+}
+
+}  // namespace
+
+void call_when_changed(void (*function)()) { when_changed.store(function, std::memory_order_release); }
+
+bool start_pager_thread(int requests) {
+  request_descriptor = requests;
+  return start_thread(pager_thread, nullptr);
+}
+
+int64_t own_processor_ns() {
+  const clockid_t clock = own_clock.load(std::memory_order_relaxed);
+  timespec time = {};
+  return clock != -1 && clock_gettime(clock, &time) == 0 ? time.tv_sec * 1'000'000'000 + time.tv_nsec : 0;
+}
+
+}  // namespace headroom::pager

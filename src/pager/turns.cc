@@ -1,0 +1,54 @@
+// What the pager knows of turns: what came back within one, and whose turn it is. The turns themselves are the scheduler's.
+#include "pager/pager.h"
+#include "pager/state.h"
+
+namespace headroom::pager {
+namespace {
+
+constexpr uint64_t kMostInField = (1 << 24) - 1;
+
+std::atomic<bool (*)(bool)> turn_is_over{nullptr};
+
+}  // namespace
+
+void follow_turns() {
+  const uint64_t turn = state.turns.load(std::memory_order_relaxed) & UINT16_MAX;
+  if (turn != state.came_back.load(std::memory_order_relaxed) >> 48) {
+    state.resident.begin_turn();
+    begin_turn_of_pages();
+  }
+  // Pages that were read alone count when many of them are wanted again and again, not when there are just very many.
+  const bool again = pages_came_back() > pages_read_in_turn() / 3;
+  const uint64_t came_back = state.resident.came_back() + (again ? pages_came_back() / kPagesOfBlock : 0);
+  const int64_t bytes = state.session->self->reserved_bytes.load(std::memory_order_relaxed) - state.other_bytes;
+  const uint64_t have = bytes > 0 ? static_cast<uint64_t>(bytes) / arena::kBlockBytes : 0;
+  const uint64_t read_alone = again ? pages_read_in_turn() / kPagesOfBlock : 0;
+  const uint64_t missing = read_alone > have ? read_alone - have : 0;
+  if (state.armed && came_back > have / kPartThatMayComeBack) {
+    want_all();
+  }
+  const auto as_field = [](uint64_t blocks) { return blocks < kMostInField ? blocks : kMostInField; };
+  state.came_back.store(turn << 48 | as_field(state.resident.left_again() + missing) << 24 | as_field(came_back),
+                        std::memory_order_relaxed);
+}
+
+void begin_turn() { state.turns.store(state.turns.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+
+CameBack came_back_in_turn() {
+  const uint64_t known = state.came_back.load(std::memory_order_relaxed);
+  if (known >> 48 != (state.turns.load(std::memory_order_relaxed) & UINT16_MAX)) {
+    return {0, 0};  // nothing has happened in this one
+  }
+  const auto bytes = [](uint64_t blocks) { return static_cast<int64_t>((blocks & kMostInField) * arena::kBlockBytes); };
+  return {bytes(known), bytes(known >> 24)};
+}
+
+void ask_at_storage_faults(bool (*function)(bool)) { turn_is_over.store(function, std::memory_order_release); }
+
+bool must_wait_for_turn(bool may_begin) {
+  bool (*function)(bool) = turn_is_over.load(std::memory_order_acquire);
+  state.turn_is_cut = function != nullptr && function(may_begin);
+  return state.turn_is_cut;
+}
+
+}  // namespace headroom::pager

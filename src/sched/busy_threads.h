@@ -1,0 +1,14 @@
+// How many of the process's threads were busy in a turn: the processor time that it used, by the time that passed. Hybrid
+// programs (OpenMP, MPI_THREAD_MULTIPLE) so get as many slots as they keep cores busy. Private to src/sched.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::sched {
+
+/// A turn begins.
+void begin_counting_busy_threads();
+/// How many were busy since then, at least 1; what it was the time before if it was too short to tell.
+uint32_t busy_threads();
+
+}  // namespace headroom::sched
