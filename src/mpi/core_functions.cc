@@ -131,7 +131,7 @@ void explain_singletons(const char* abi) {
 
 /// What is known of this process's MPI library, once it has begun.
 void library_began(const char* abi, bool spins) {
-  sched::set_library_spins(spins);
+  sched::program_begins(spins);
   sched::watch_long_turns();
   if (pager::is_running()) {
     strncpy(pager::session().self->abi, abi, sizeof pager::session().self->abi - 1);

@@ -21,18 +21,35 @@ std::atomic<bool> cut{false};
 std::atomic<int> uncut{0};
 uint64_t since_ns = 0;
 
+/// Whether the program waits in MPI by now: whether and when it goes on is decided there.
+bool program_waits() {
+  return self().run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::RunState::kBlocked) ||
+         all_threads_block();
+}
+
 bool may_be_cut(uint64_t now) {
-  if (!has_slot() || uncut.load(std::memory_order_acquire) != 0 || mode() != Mode::kTurns) {
+  if (uncut.load(std::memory_order_acquire) != 0 || mode() != Mode::kTurns) {
     return false;
+  }
+  if (!has_slot()) {
+    return !program_waits();
   }
   const uint64_t lasted = now - turn_began_at();
   return (lasted >= kPatienceNs && somebody_waits_for(kPatienceNs)) || (lasted >= kLentNs && are_too_many());
 }
 
-/// Whether the program waits in MPI by now: whether and when it goes on is decided there.
-bool program_waits() {
-  return self().run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::RunState::kBlocked) ||
-         all_threads_block();
+/// Called with the lock of the turn held, by a rank that computes without a slot. False if it has one now, or waits in MPI.
+bool must_get_in_line() {
+  if (has_slot() || program_waits()) {
+    return false;
+  }
+  trace::count(trace::Counter::kTurnsBegunAtFaults);
+  get_in_line();
+  if (!try_take_slot()) {
+    return true;
+  }
+  begin_turn();
+  return false;
 }
 
 /// Called with the lock of the turn held: whether the program has a slot again.
@@ -65,12 +82,13 @@ bool must_wait(bool may_begin) {
     if (!may_begin || !may_be_cut(now) || !turn_lock().try_lock()) {
       return false;
     }
-    const bool ended = end_turn_early();
-    cut.store(ended, std::memory_order_release);
+    const bool had_slot = has_slot();
+    const bool waits = had_slot ? end_turn_early() : must_get_in_line();
+    cut.store(waits, std::memory_order_release);
     turn_lock().unlock();
     since_ns = now;
-    trace::count(trace::Counter::kTurnsCutShort, ended ? 1 : 0);
-    return ended;
+    trace::count(trace::Counter::kTurnsCutShort, had_slot && waits ? 1 : 0);
+    return waits;
   }
   if (program_waits()) {
     auto ready = static_cast<uint32_t>(node::RunState::kReady);  // it began to wait just before that was said

@@ -3,9 +3,11 @@
 // When another rank has been ready for kPatienceNs and this one has had its turn for as long, the turn is *cut* at the next
 // such fault: the slot is given up, and no fault on storage is served before there is a slot again. The program sees a slow
 // disk. So a rank that never calls MPI does not make others wait until they are overdue and compute beside it, each driving the
-// other's memory out. The same where more slots are held than there are, because ranks had lent theirs (slots.cc) and do so no
-// longer. A program that blocks in MPI meanwhile (in another thread, or because its data came after all) ends the
-// cut: the wait's own bookkeeping goes on from there.
+// other's memory out. So does one that computes without a slot, because turns began in the middle of what it does and it has
+// not waited for long enough since to get one: it takes one at its first such fault, or waits for one there. The same where
+// more slots are held than there are, because ranks had lent theirs (slots.cc) and do so no longer. A program that blocks in
+// MPI meanwhile (in another thread, or because its data came after all) ends the cut: the wait's own bookkeeping goes on from
+// there.
 #pragma once
 
 namespace headroom::sched {

@@ -121,17 +121,26 @@ void begin_turn() {
   set_run_state(RunState::kRunning);
 }
 
-bool end_turn_early() {
+void get_in_line() {
   note_working_set();
+  become_ready();
+  pager::set_idle(true);
+}
+
+bool end_turn_early() {
   if (!release_slot()) {
     return false;
   }
-  become_ready();
-  pager::set_idle(true);
+  get_in_line();
   return true;
 }
 
-void set_library_spins(bool spins) { library_spins.store(spins, std::memory_order_relaxed); }
+void program_begins(bool spins) {
+  library_spins.store(spins, std::memory_order_relaxed);
+  if (!this_thread_blocks()) {
+    set_this_thread_blocks(false);  // known now, so that all_threads_block() means something
+  }
+}
 
 bool is_oversubscribed() { return pager::is_running() && ledger().alive.load(std::memory_order_relaxed) > ledger().cores(); }
 

@@ -23,8 +23,8 @@ namespace headroom::sched {
 
 using Mode = base::ModeChoice;
 
-/// Told by the MPI layer at MPI_Init.
-void set_library_spins(bool spins);
+/// Told by the MPI layer at MPI_Init by the thread that calls it, which computes from then on, without a slot for the present.
+void program_begins(bool library_spins);
 /// True if there are more members on this node than cores that they may use.
 bool is_oversubscribed();
 

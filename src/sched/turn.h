@@ -12,6 +12,8 @@ base::FutexLock& turn_lock();
 uint64_t turn_began_at();
 /// The process has a slot and goes on computing.
 void begin_turn();
+/// The program could go on, but has no slot; others may have its memory meanwhile.
+void get_in_line();
 /// The slot is given up although the program could go on; it is ready for the next. False if there was none any more.
 bool end_turn_early();
 

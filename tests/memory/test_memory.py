@@ -191,6 +191,19 @@ def test_ranks_that_wait_for_single_pages_lend_their_slots(slots, mpi, tmp_path)
     assert run.report["most_slots_held"] == 1
 
 
+def test_ranks_that_compute_when_turns_begin_take_them_at_their_faults(mpi, engine, tmp_path):
+    """They call MPI at the beginning and at the end only, and memory becomes short in between."""
+    program = compile_program(mpi, "hot_memory.c")
+    ranks, each, rounds = 8, 24, 4
+    on_two_cores = ["taskset", "-c", "0,1", *mpi.command(ranks)]
+    command = [program, each, rounds, 100_000, "alone"]
+    run = headroom_run(command, tmp_path, before=on_two_cores, memory="128M", engine=engine)
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    assert run.total("turns_begun_at_faults") >= ranks - 2
+    assert run.total("turns_overdue") == 0
+    assert run.total("bytes_read") < 6 * ranks * each * MIB, run.report["total"]
+
+
 def test_ranks_that_need_more_than_their_share_do_not_compute_all_at_once(mpi, tmp_path):
     """What each uses all the time fits one or two at a time, and not all: nobody would get on if slots were lent, or given to
     whoever waits. An equal share of what the library leaves is less than half of it, so nobody gets on within his either."""
