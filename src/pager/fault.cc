@@ -138,7 +138,9 @@ bool serve_stored(uint64_t block, uint32_t page) {
   if (can_transfer() && take_room_for_one()) {
     state.resident.expect(block, false);
     start_read(block, 1);
-    extend_stream(block);
+    if (!read_ahead_in_jumps(block)) {
+      extend_stream(block);
+    }
   }
   return false;
 }

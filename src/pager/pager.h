@@ -157,6 +157,9 @@ struct CameBack {
   int64_t left_again;
 };
 CameBack came_back_in_turn();
+/// What the rank has to have at a time, in bytes, as far as that is known in the middle of its turn: the blocks in which it
+/// jumps about, if one rank can have them all in memory. 0: not known.
+int64_t needed_in_turn();
 /// Less than one part in so many of what is resident has come back: hardly anything.
 inline constexpr int64_t kPartThatMayComeBack = 8;
 

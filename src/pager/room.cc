@@ -255,6 +255,11 @@ void want_all() {
   }
 }
 
+int64_t memory_for_one() {
+  const Shares shares = count_shares(*state.session->ledger);
+  return shares.budget - (shares.alive - 1) * kWaitingFloorBytes;
+}
+
 uint64_t share_of_memory() {
   const Shares shares = count_shares(*state.session->ledger);
   const int64_t share =

@@ -18,11 +18,14 @@ using trace::Counter;
 
 constexpr uint64_t kPages = kBlockBytes / kPageBytes;
 static_assert(kPages == 64, "a word has a bit for each page");
-constexpr int64_t kShortNs = 30'000;
-constexpr int kLeastSure = 16;  // random faults in excess of others
-constexpr int kLongSure = 16;   // so many more are remembered
+constexpr int64_t kShortNs = 80'000;  // half as much and more is what a busy machine adds by itself
+constexpr int kLeastSure = 16;        // random faults in excess of others
+constexpr int kLongSure = 16;         // so many more are remembered
 constexpr int kDoubt = 4;
-constexpr int kFillAt = 32;  // pages
+constexpr int kFillAt = 32;      // pages
+constexpr int kWholePaysAt = 4;  // pages: reading so many alone takes longer than reading the block
+constexpr uint32_t kKnownTurns = 16;
+constexpr uint64_t kWholeAhead = 32;  // blocks
 constexpr int kRecent = 4;
 constexpr uint64_t kAwakeNs = 200'000;
 
@@ -34,17 +37,22 @@ struct Pages {
   uint32_t leaving;  // pages that will be free when they have ended
 };
 
-/// Of a block: the pages that were read alone in that turn.
+/// Of a block: the pages that were read alone in that turn, the turn in which these were many for the first time, and the last
+/// one in which the block was read as a whole instead.
 struct ReadInTurn {
   uint32_t turn;
+  uint32_t many_since;
+  uint32_t whole_in;
   uint64_t pages;
 };
 
 Pages* table = nullptr;
 ReadInTurn* read_in_turn = nullptr;
-uint32_t current_turn = 0;
-uint64_t came_back = 0;  // pages that were read in this turn for the second time, or more
-uint64_t read_once = 0;  // different pages read in it
+uint32_t current_turn = 1;
+uint64_t came_back = 0;    // pages that were read in this turn for the second time, or more
+uint64_t read_once = 0;    // different pages read in it
+uint64_t jumped_to = 0;    // blocks of which pages were read alone in it, or that were read as a whole instead
+uint32_t too_many_in = 0;  // the last turn in which these did not fit in memory
 char* fill_buffer = nullptr;
 constexpr uint64_t kNone = UINT64_MAX;
 uint64_t filled_block = kNone;  // the one that is being filled
@@ -109,10 +117,49 @@ bool continues_recent(uint64_t block, uint32_t page) {
 void note_page_read(uint64_t block, uint32_t page) {
   ReadInTurn& known = read_in_turn[block];
   if (known.turn != current_turn) {
-    known = {current_turn, 0};
+    known.turn = current_turn;
+    known.pages = 0;
+    ++jumped_to;
   }
   ((known.pages & bit_of(page)) != 0 ? came_back : read_once) += 1;
   known.pages |= bit_of(page);
+  if (__builtin_popcountll(known.pages) == kWholePaysAt) {
+    known.many_since = current_turn;
+  }
+}
+
+/// Whether so many of the block's pages are read alone in a turn that it would have been better to read it as a whole.
+bool is_jumped_about_in(const ReadInTurn& known) {
+  return __builtin_popcountll(known.pages) >= kWholePaysAt && current_turn - known.many_since < kKnownTurns;
+}
+
+void note_whole_read(ReadInTurn& known) {
+  if (known.whole_in != current_turn) {
+    known.whole_in = current_turn;
+    jumped_to += known.turn != current_turn ? 1 : 0;
+    state.needed_in_turn.store(static_cast<int64_t>(jumped_to * kBlockBytes), std::memory_order_relaxed);
+    trace::count(Counter::kBlocksReadWhole);
+  }
+}
+
+/// Whether all that it jumps about in would stay until the turn ends, if this rank had all the memory.
+bool jumps_about_in_what_fits() {
+  const auto needed = static_cast<int64_t>(jumped_to * kBlockBytes);
+  if (needed + needed / 8 > memory_for_one()) {
+    too_many_in = current_turn;
+  }
+  return (too_many_in == 0 || current_turn - too_many_in >= kKnownTurns) && state.resident.came_back() <= jumped_to;
+}
+
+bool is_better_read_whole(uint64_t block) {
+  if (!is_jumped_about_in(read_in_turn[block]) || !jumps_about_in_what_fits()) {
+    return false;
+  }
+  note_whole_read(read_in_turn[block]);
+  if (jumped_to * kBlockBytes > share_of_memory()) {
+    want_all();
+  }
+  return true;
 }
 
 void start_page_read(uint64_t block, uint32_t page) {
@@ -190,6 +237,8 @@ void begin_turn_of_pages() {
   ++current_turn;
   came_back = 0;
   read_once = 0;
+  jumped_to = 0;
+  state.needed_in_turn.store(0, std::memory_order_relaxed);
 }
 
 uint64_t pages_came_back() { return came_back; }
@@ -210,7 +259,23 @@ void note_storage_fault(bool in_order) {
 
 bool prefers_single_page(uint64_t block, uint32_t page) {
   const bool continues = page != kWholeBlock && continues_recent(block, page);
-  return page != kWholeBlock && !continues && sureness >= sure && state.engine->kind() != base::EngineChoice::kSigsegv;
+  return page != kWholeBlock && !continues && sureness >= sure && state.engine->kind() != base::EngineChoice::kSigsegv &&
+         !is_better_read_whole(block);
+}
+
+bool read_ahead_in_jumps(uint64_t block) {
+  const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
+  uint64_t count = 0;
+  if (read_in_turn[block].whole_in == current_turn) {
+    for (uint64_t next = block + 1; count < kWholeAhead && next < committed && is_jumped_about_in(read_in_turn[next]);
+         ++next, ++count) {
+      note_whole_read(read_in_turn[next]);
+    }
+  }
+  if (count > 0 && state_of(word_of(block + 1).load(std::memory_order_relaxed)) == kStored) {
+    read_announced(block + 1, count);
+  }
+  return count > 0;
 }
 
 bool serve_page(uint64_t block, uint32_t page, bool write) {
@@ -234,7 +299,8 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
     return false;
   }
   const bool continues = !begins && continues_recent(block, page);
-  if (continues || (!begins && __builtin_popcountll(pages.present | pages.reading) >= kFillAt)) {
+  if (continues ||
+      (!begins && (__builtin_popcountll(pages.present | pages.reading) >= kFillAt || is_better_read_whole(block)))) {
     if (start_fill(block) && continues) {
       sureness /= 2;
       extend_stream(block);

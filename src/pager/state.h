@@ -74,9 +74,10 @@ struct State {
   int answered_member = -1;  // is rung when what it has asked for is gone
   int64_t other_bytes = 0;   // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
-  uint64_t* room_reserved = nullptr;   // bitmap: 64 MiB pieces of the store's file that have room set aside
-  std::atomic<bool> idle{false};       // set by the program's thread
-  std::atomic<uint32_t> turns{0};      // how often the program has waited
+  uint64_t* room_reserved = nullptr;       // bitmap: 64 MiB pieces of the store's file that have room set aside
+  std::atomic<bool> idle{false};           // set by the program's thread
+  std::atomic<uint32_t> turns{0};          // how often the program has waited
+  std::atomic<int64_t> needed_in_turn{0};  // bytes of blocks that are read as a whole because the program jumps about in them
   std::atomic<uint64_t> came_back{0};  // of the turn (low 16 bits of its number): blocks that came back in it, and of these,
                                        // those that left again (24 bits each)
 };
@@ -127,6 +128,8 @@ void note_lack_of_room();
 void end_lack_of_room();
 /// What this rank uses in a turn does not fit its share: it may have more, at the expense of those who wait.
 void want_all();
+/// How many bytes of blocks one rank can have if all others wait.
+int64_t memory_for_one();
 /// How much memory this process may expect to have for blocks while it computes, in bytes.
 uint64_t share_of_memory();
 /// Whether nobody who waits has blocked later than this rank.

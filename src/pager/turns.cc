@@ -43,6 +43,8 @@ CameBack came_back_in_turn() {
   return {bytes(known), bytes(known >> 24)};
 }
 
+int64_t needed_in_turn() { return state.needed_in_turn.load(std::memory_order_relaxed); }
+
 void ask_at_storage_faults(bool (*function)(bool)) { turn_is_over.store(function, std::memory_order_release); }
 
 bool must_wait_for_turn(bool may_begin) {

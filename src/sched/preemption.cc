@@ -27,6 +27,16 @@ bool program_waits() {
          all_threads_block();
 }
 
+/// Whether it has turned out that this rank and those who compute beside it need more than there is. The first who finds out
+/// only says what it needs, so that the next one knows who is to give way.
+bool is_one_too_many() {
+  const int64_t needed = pager::needed_in_turn();
+  if (needed > self().working_set_bytes.load(std::memory_order_relaxed)) {
+    self().working_set_bytes.store(needed, std::memory_order_relaxed);
+  }
+  return needed > 0 && !may_stay_beside_others();
+}
+
 bool may_be_cut(uint64_t now) {
   if (uncut.load(std::memory_order_acquire) != 0 || mode() != Mode::kTurns) {
     return false;
@@ -35,7 +45,8 @@ bool may_be_cut(uint64_t now) {
     return !program_waits();
   }
   const uint64_t lasted = now - turn_began_at();
-  return (lasted >= kPatienceNs && somebody_waits_for(kPatienceNs)) || (lasted >= kLentNs && are_too_many());
+  return (lasted >= kPatienceNs && somebody_waits_for(kPatienceNs)) || (lasted >= kLentNs && are_too_many()) ||
+         is_one_too_many();
 }
 
 /// Called with the lock of the turn held, by a rank that computes without a slot. False if it has one now, or waits in MPI.

@@ -5,9 +5,10 @@
 // disk. So a rank that never calls MPI does not make others wait until they are overdue and compute beside it, each driving the
 // other's memory out. So does one that computes without a slot, because turns began in the middle of what it does and it has
 // not waited for long enough since to get one: it takes one at its first such fault, or waits for one there. The same where
-// more slots are held than there are, because ranks had lent theirs (slots.cc) and do so no longer. A program that blocks in
-// MPI meanwhile (in another thread, or because its data came after all) ends the cut: the wait's own bookkeeping goes on from
-// there.
+// more slots are held than there are, because ranks had lent theirs (slots.cc) and do so no longer, and where it turns out in
+// the middle of a turn that the rank needs more than those who compute leave (pager::needed_in_turn()). A program that blocks
+// in MPI meanwhile (in another thread, or because its data came after all) ends the cut: the wait's own bookkeeping goes on
+// from there.
 #pragma once
 
 namespace headroom::sched {

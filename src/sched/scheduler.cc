@@ -53,7 +53,8 @@ void note_working_set() {
   working_set.turn_ended(
       self().reserved_bytes.load(std::memory_order_relaxed) - self().other_bytes.load(std::memory_order_relaxed), came_back.all,
       came_back.left_again);
-  self().working_set_bytes.store(working_set.expected(), std::memory_order_relaxed);
+  const int64_t needed = pager::needed_in_turn();
+  self().working_set_bytes.store(needed > working_set.expected() ? needed : working_set.expected(), std::memory_order_relaxed);
   self().wants_all.store(working_set.needs_all() ? 1 : 0, std::memory_order_relaxed);
   lock.unlock();
 }

@@ -19,6 +19,8 @@ constexpr uint64_t kStoppedNs = 6 * kOverdueNs;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
 constexpr uint64_t kJumpsAboutNs = 10'000'000;
 
+bool overdue = false;  // the slot that this process has was given to it regardless; under the lock of the turn
+
 void note_held_slots(uint32_t held) {
   std::atomic<uint32_t>& most = ledger().most_held_slots;
   uint32_t known = most.load(std::memory_order_relaxed);
@@ -151,6 +153,7 @@ bool try_take_slot() {
         trace::count(Counter::kTurnsLent);
       }
       trace::count(Counter::kTurnsOfSeveralSlots, wanted > 1 ? 1 : 0);
+      overdue = false;
       self().slots.store(wanted, std::memory_order_release);
       return true;
     }
@@ -168,6 +171,7 @@ bool is_overdue(uint64_t since_ns) {
 void take_overdue_slot() {
   const uint32_t wanted = wanted_by(self());
   note_held_slots(ledger().held_slots.fetch_add(wanted, std::memory_order_acq_rel) + wanted);
+  overdue = true;
   self().slots.store(wanted, std::memory_order_release);
   trace::count(Counter::kTurnsOverdue);
 }
@@ -225,6 +229,8 @@ bool are_too_many() {
   const uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
   return held > ledger().slots() && held > ledger().slots() + lent_slots();
 }
+
+bool may_stay_beside_others() { return overdue || fits(self()); }
 
 bool is_next() { return next_ready(UINT32_MAX) == &self(); }
 

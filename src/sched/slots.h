@@ -35,6 +35,8 @@ bool is_overdue(uint64_t since_ns);
 void take_overdue_slot();
 /// Whether more slots are held than there are now: some were lent, and whoever lent his wants it back.
 bool are_too_many();
+/// Whether what this process is expected to use fits beside what those use who compute, or it has waited too long to care.
+bool may_stay_beside_others();
 /// Whether the next free slots are this process's.
 bool is_next();
 /// Says that this process could go on and waits for a slot.

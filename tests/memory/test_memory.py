@@ -191,6 +191,19 @@ def test_ranks_that_wait_for_single_pages_lend_their_slots(slots, mpi, tmp_path)
     assert run.report["most_slots_held"] == 1
 
 
+def test_what_ranks_jump_about_in_is_read_whole_if_it_fits_for_one_at_a_time(mpi, tmp_path):
+    """They touch half of their pages in a turn, in no order: page for page that takes longer than to read all."""
+    program = compile_program(mpi, "hot_memory.c")
+    ranks, each, rounds, accesses = 8, 24, 6, 4000
+    on_two_cores = ["taskset", "-c", "0,1", *mpi.command(ranks)]
+    run = headroom_run([program, each, rounds, accesses], tmp_path, before=on_two_cores, memory="128M")
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    assert run.total("blocks_read_whole") > 400
+    assert run.total("single_pages_read") < ranks * rounds * accesses / 8
+    assert run.total("bytes_read") < 2 * rounds * ranks * each * MIB, run.report["total"]
+    assert run.total("turns_overdue") == 0
+
+
 def test_ranks_that_compute_when_turns_begin_take_them_at_their_faults(mpi, engine, tmp_path):
     """They call MPI at the beginning and at the end only, and memory becomes short in between."""
     program = compile_program(mpi, "hot_memory.c")

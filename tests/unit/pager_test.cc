@@ -158,13 +158,14 @@ TEST_P(EveryEngine, ManyThreads) {
   EXPECT_EQ(wrong.load(), 0U);
 }
 
-/// Reads words at random, each in a page of its own, and gives every second a new value; true if all were right.
-bool jump_about(uint64_t* array, std::vector<uint64_t>& rounds, int steps) {
+/// Reads words of the first `pages` at random, each in a page of its own, and gives every second a new value; true if all were
+/// right.
+bool jump_about(uint64_t* array, std::vector<uint64_t>& rounds, int steps, uint64_t pages) {
   constexpr uint64_t kPageWords = arena::kPageBytes / 8;
   uint64_t random = 88172645463325252U;
   for (int step = 0; step < steps; ++step) {
     random = random * 6364136223846793005U + 1442695040888963407U;
-    const uint64_t page = (random >> 33) % rounds.size();
+    const uint64_t page = (random >> 33) % pages;
     uint64_t& word = array[page * kPageWords + page % kPageWords];
     if (word != expected(page * kPageWords + page % kPageWords, rounds[page])) {
       return false;
@@ -176,12 +177,22 @@ bool jump_about(uint64_t* array, std::vector<uint64_t>& rounds, int steps) {
   return true;
 }
 
+bool are_right(const uint64_t* array, const std::vector<uint64_t>& rounds) {
+  constexpr uint64_t kPageWords = arena::kPageBytes / 8;
+  for (uint64_t page = 0; page < rounds.size(); ++page) {
+    if (array[page * kPageWords + page % kPageWords] != expected(page * kPageWords + page % kPageWords, rounds[page])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 TEST_P(EveryEngine, RandomAccessMovesSinglePages) {
   uint64_t* array = start_with_array(GetParam());
   fill(array, 0);
   std::vector<uint64_t> rounds(kArray / arena::kPageBytes, 0);
   const uint64_t read = counted(Counter::kBytesRead);
-  ASSERT_TRUE(jump_about(array, rounds, 6000));
+  ASSERT_TRUE(jump_about(array, rounds, 6000, rounds.size()));
   if (engine() == base::EngineChoice::kSigsegv) {
     EXPECT_EQ(counted(Counter::kSinglePagesRead), 0U);
     return;
@@ -200,18 +211,37 @@ TEST_P(EveryEngine, RandomAccessMovesSinglePages) {
     drop_hold(array + at / 8, kPart, at % (2 * kPart) == 0);
   }
   EXPECT_GT(counted(Counter::kBlocksFilled), filled);
-  ASSERT_TRUE(jump_about(array, rounds, 6000));
+  ASSERT_TRUE(jump_about(array, rounds, 6000, rounds.size()));
 
   // And so does who goes on in order; what is given up is zero.
-  constexpr uint64_t kPageWords = arena::kPageBytes / 8;
-  for (uint64_t page = 0; page < rounds.size(); ++page) {
-    ASSERT_EQ(array[page * kPageWords + page % kPageWords], expected(page * kPageWords + page % kPageWords, rounds[page]));
-  }
-  ASSERT_TRUE(jump_about(array, rounds, 6000));
+  ASSERT_TRUE(are_right(array, rounds));
+  ASSERT_TRUE(jump_about(array, rounds, 6000, rounds.size()));
   heap::zero(array, kArray / 2);
   for (uint64_t index = 0; index < kArray / 16; index += 61) {
     ASSERT_EQ(array[index], 0U);
   }
+}
+
+TEST_P(EveryEngine, WhatIsJumpedAboutInAndFitsIsReadWhole) {
+  uint64_t* array = start_with_array(GetParam());
+  fill(array, 0);
+  std::vector<uint64_t> rounds(kArray / arena::kPageBytes, 0);
+  constexpr uint64_t kPart = kBudget / 2 / arena::kPageBytes;
+  // That it jumps about is seen by the time between faults; on a busy machine it can take several tries.
+  for (int attempt = 0; attempt < 20 && counted(Counter::kBlocksReadWhole) < kPart / 64 / 2; ++attempt) {
+    ASSERT_TRUE(are_right(array, rounds));  // the array's beginning is on storage then
+    begin_turn();
+    ASSERT_TRUE(jump_about(array, rounds, 60, rounds.size()));
+    begin_turn();
+    ASSERT_TRUE(jump_about(array, rounds, 6000, kPart));
+    EXPECT_TRUE(test::invariants_hold());
+  }
+  if (engine() == base::EngineChoice::kSigsegv) {
+    EXPECT_EQ(counted(Counter::kBlocksReadWhole), 0U);
+    return;
+  }
+  EXPECT_GE(counted(Counter::kBlocksReadWhole), kPart / 64 / 2);
+  EXPECT_TRUE(are_right(array, rounds));
 }
 
 TEST_P(EveryEngine, ManySmallWritesLeaveAPlaceForTheReadThatNeedsRoom) {
