@@ -1,5 +1,5 @@
-/* Each rank computes in THREADS threads, ROUNDS times, and meets the others at a barrier. Prints "wrong 0".
-   usage: busy_threads THREADS ROUNDS */
+/* Each rank computes in THREADS threads and meets the others at a barrier, ROUNDS times. In every second round one rank
+   computes alone, so that all of its threads have a core. Prints "wrong 0". usage: busy_threads THREADS ROUNDS */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -22,14 +22,16 @@ int main(int argc, char** argv) {
   int provided;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   const int threads = argc > 2 ? atoi(argv[1]) : 1, rounds = argc > 2 ? atoi(argv[2]) : 0;
-  int rank, wrong = 0, all_wrong = 0;
+  int rank, size, wrong = 0, all_wrong = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
   for (int round = 0; round < rounds; ++round) {
     pthread_t thread[kMostThreads];
-    for (int each = 0; each < threads && each < kMostThreads; ++each) {
+    const int computes = round % 2 == 0 || round / 2 % size == rank ? threads : 0;
+    for (int each = 0; each < computes && each < kMostThreads; ++each) {
       pthread_create(&thread[each], NULL, compute, (void*)(uintptr_t)each);
     }
-    for (int each = 0; each < threads && each < kMostThreads; ++each) {
+    for (int each = 0; each < computes && each < kMostThreads; ++each) {
       void* result = NULL;
       pthread_join(thread[each], &result);
       wrong += result != NULL;
