@@ -54,7 +54,8 @@ def test_ranks_that_do_not_fit_together_compute_one_after_the_other(mpi, tmp_pat
     read = [int(line.split()[3]) * MIB for line in run.output.splitlines() if line.startswith("round")]
     needed_alone = ranks * each * MIB
     needed_together = ranks * (each - (128 - run.total("other_bytes_peak") // MIB) // 2) * MIB * sweeps
-    assert sorted(read)[rounds // 2] < (needed_alone + needed_together) / 2, (read, needed_alone, needed_together)
+    # Company is tried again after 2, 4 ... turns, by each rank: that costs some of the rounds, not most.
+    assert sorted(read)[rounds // 4] < (needed_alone + needed_together) / 2, (read, needed_alone, needed_together)
 
 
 def test_ranks_that_stream_compute_together(mpi, tmp_path):
