@@ -51,7 +51,9 @@ GROUPS = {
     "sweeps": Group(1, 1024, 512, SWEEPS, "twice the budget"),
     "rounds": Group(4, 256, 512, SWEEPS, "twice the budget"),
     "random": Group(1, 768, 256, ["touch", "random-read:60000", "random-update:60000"], "three times the budget"),
-    "random of 8": Group(8, 96, 256, ["touch", "random-read:12000", "random-update:12000"], "three times the budget"),
+    "random of 8": Group(
+        8, 96, 256, ["touch", *["random-read:12000"] * 3, *["random-update:12000"] * 3], "three times the budget"
+    ),
     "pagerank": Group(4, 256, 384, ["pagerank"], "three times the budget"),
     "pagerank of 16": Group(16, 64, 512, ["pagerank"], "three times the budget"),
     "coarsen": Group(4, 256, 384, ["coarsen"], "up to three times the budget"),
