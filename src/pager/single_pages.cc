@@ -151,6 +151,8 @@ bool jumps_about_in_what_fits() {
   return (too_many_in == 0 || current_turn - too_many_in >= kKnownTurns) && state.resident.came_back() <= jumped_to;
 }
 
+/// Whether the block is to be read as a whole, although the access is random; the rank then asks for the memory that this
+/// takes.
 bool is_better_read_whole(uint64_t block) {
   if (!is_jumped_about_in(read_in_turn[block]) || !jumps_about_in_what_fits()) {
     return false;
