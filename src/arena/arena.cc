@@ -82,19 +82,13 @@ long open_memory_file(bool may_be_huge, HugePages& huge_pages) {
   return small >= 0 ? small : system_call(SYS_memfd_create, "headroom-arena", MFD_CLOEXEC);
 }
 
-BlockWord* make_block_table(uint64_t blocks) {
-  const uint64_t bytes = blocks * sizeof(BlockWord);
-  const long descriptor = system_call(SYS_memfd_create, "headroom-blocks", MFD_CLOEXEC);
-  if (base::is_error(descriptor) || base::is_error(system_call(SYS_ftruncate, descriptor, bytes))) {
+BlockWord* make_block_table(uint64_t blocks, int& descriptor) {
+  const long made = system_call(SYS_memfd_create, "headroom-blocks", MFD_CLOEXEC);
+  if (base::is_error(made) || base::is_error(system_call(SYS_ftruncate, made, blocks * sizeof(BlockWord)))) {
     return nullptr;
   }
-  const long table = map_raw(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, static_cast<int>(descriptor), 0);
-  (void)system_call(SYS_close, descriptor);
-  if (base::is_error(table)) {
-    return nullptr;
-  }
-  exclude_from_children_and_dumps(static_cast<uintptr_t>(table), bytes);
-  return reinterpret_cast<BlockWord*>(table);
+  descriptor = static_cast<int>(made);
+  return map_block_table(descriptor);
 }
 
 const StaticRegion* static_region_of_offset(const Partition& partition, uint64_t offset) {
@@ -117,7 +111,7 @@ Status open_partition(Partition& partition, int index, bool may_be_huge) {
     return Status::kNoMemory;
   }
   const long descriptor = open_memory_file(may_be_huge, partition.huge_pages);
-  partition.blocks = make_block_table(partition.limit / kBlockBytes);
+  partition.blocks = make_block_table(partition.limit / kBlockBytes, partition.table_descriptor);
   if (base::is_error(descriptor) || partition.blocks == nullptr) {
     base::log_warning("cannot make a memory file for evictable memory: %s (see `ulimit -n`)",
                       strerror(base::is_error(descriptor) ? static_cast<int>(-descriptor) : ENOMEM));
@@ -125,6 +119,20 @@ Status open_partition(Partition& partition, int index, bool may_be_huge) {
   }
   partition.descriptor = static_cast<int>(descriptor);
   return Status::kOk;
+}
+
+BlockWord* map_block_table(int descriptor) {
+  struct stat status = {};
+  if (fstat(descriptor, &status) != 0 || status.st_size == 0) {
+    return nullptr;
+  }
+  const auto bytes = static_cast<uint64_t>(status.st_size);
+  const long table = map_raw(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
+  if (base::is_error(table)) {
+    return nullptr;
+  }
+  exclude_from_children_and_dumps(static_cast<uintptr_t>(table), bytes);
+  return reinterpret_cast<BlockWord*>(table);
 }
 
 uint64_t inode_of(int descriptor) {

@@ -80,6 +80,7 @@ struct Partition {
   uint64_t limit = 0;                  // bytes of addresses reserved
   std::atomic<uint64_t> committed{0};  // bytes mapped so far, a multiple of kBlockBytes
   int descriptor = -1;                 // the memfd
+  int table_descriptor = -1;           // the block table's
   HugePages huge_pages = HugePages::kNowhere;
   BlockWord* blocks = nullptr;
   StaticRegion static_regions[kMaxStaticRegions] = {};
@@ -96,6 +97,9 @@ uint64_t inode_of(int descriptor);
 /// Maps the partition of member `index` of the node, whose file `descriptor` is here, at the addresses that it has in all
 /// processes; false if they are not free here. Without a right to it: use holds (pager.h).
 bool map_peer_partition(int index, int descriptor);
+
+/// Maps a member's block table, whose file `descriptor` is here; nullptr if that cannot be had.
+BlockWord* map_block_table(int descriptor);
 
 /// Where member `index`'s partition begins in all processes.
 inline uintptr_t partition_base(int index) { return kArenaBase + static_cast<uintptr_t>(index) * kPartitionBytes; }

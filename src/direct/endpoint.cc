@@ -86,11 +86,10 @@ void Endpoint::try_attaching(int member) {
   own_root().attaches_to[member].store(can, std::memory_order_release);
 }
 
-/// The content of a message is half copied, and cannot be had any more.
 void Endpoint::report_lost(int member) {
   const node::Member& lost = session_->ledger->members[member];
   base::die(
-      "memory of rank %d (process %d) cannot be reached while a message is copied: has it ended, or lost the right to it?",
+      "memory of rank %d (process %d) cannot be reached any more while it is copied: has it ended, or lost the right to it?",
       lost.rank.load(std::memory_order_relaxed), lost.pid.load(std::memory_order_relaxed));
 }
 

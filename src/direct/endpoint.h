@@ -173,6 +173,8 @@ class Endpoint {
   /// Called now and then by those who wait: ends this process if one that it exchanges messages with ended a while ago without
   /// leaving, since what is waited for may never come.
   void end_if_peers_are_lost();
+  /// Ends this process: the memory of `member`, which it was using, cannot be had any more.
+  [[noreturn]] void report_lost(int member);
   /// Asks processes that are away to look at their channels.
   void ring_away();
   [[nodiscard]] Root& root_of(int member) { return *memory_.root<Root>(member); }
@@ -197,7 +199,6 @@ class Endpoint {
   bool look_for_channels();
   void try_attaching(int member);
   [[nodiscard]] int pid_of(int member) const { return session_->ledger->members[member].pid.load(std::memory_order_relaxed); }
-  [[noreturn]] void report_lost(int member);
   void arrived(int member, RecordHeader* record);
   bool hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes);
   bool take_waiting(Receiving& receiving);

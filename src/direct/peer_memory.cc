@@ -24,27 +24,69 @@ static_assert(arena::kBlockBytes % kStretchBytes == 0);
 std::atomic<uint64_t>* used[node::kMaxMembers];
 int own_index = -1;
 
+std::atomic<Known> blocks_known[node::kMaxMembers];
+arena::BlockWord* blocks_of_members[node::kMaxMembers];
+
+/// A file that a member has open; -1 if that cannot be had.
+int open_file_of(const node::Member& member, int descriptor, uint64_t inode) {
+  char path[64];
+  const int pid = member.pid.load(std::memory_order_relaxed);
+  (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, descriptor);
+  const long file = base::system_call(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+  if (base::is_error(file)) {
+    base::log_debug("cannot open memory of process %d: error %ld", pid, -file);
+    return -1;
+  }
+  if (arena::inode_of(static_cast<int>(file)) != inode) {
+    (void)base::system_call(SYS_close, file);
+    return -1;
+  }
+  return static_cast<int>(file);
+}
+
 bool try_open(const node::Session& session, int index) {
   if (index == session.index) {
     return true;
   }
   const node::Member& member = session.ledger->members[index];
-  char path[64];
-  (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", member.pid.load(std::memory_order_relaxed),
-                 member.arena_descriptor.load(std::memory_order_relaxed));
-  const long file = base::system_call(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
-  if (base::is_error(file)) {
-    base::log_debug("cannot open member %d's memory: error %ld", index, -file);
+  const int file = open_file_of(member, member.arena_descriptor.load(std::memory_order_relaxed),
+                                member.arena_inode.load(std::memory_order_acquire));
+  if (file < 0) {
     return false;
   }
-  const bool same = arena::inode_of(static_cast<int>(file)) == member.arena_inode.load(std::memory_order_acquire);
-  const bool mapped = same && arena::map_peer_partition(index, static_cast<int>(file));
+  const bool mapped = arena::map_peer_partition(index, file);
   (void)base::system_call(SYS_close, file);
   if (mapped) {
     own_index = session.index;
     used[index] = static_cast<std::atomic<uint64_t>*>(base::reserve_memory(arena::kPartitionBytes / kStretchBytes / 8));
   }
   return mapped;
+}
+
+bool try_open_blocks(const node::Session& session, int index) {
+  const node::Member& member = session.ledger->members[index];
+  const int file = open_file_of(member, member.table_descriptor.load(std::memory_order_relaxed),
+                                member.table_inode.load(std::memory_order_acquire));
+  if (file >= 0) {
+    blocks_of_members[index] = arena::map_block_table(file);
+    (void)base::system_call(SYS_close, file);
+  }
+  return blocks_of_members[index] != nullptr;
+}
+
+/// Whether `open` has succeeded, which is tried once.
+template <typename Open>
+bool open_once(std::atomic<Known>& outcome, Open open) {
+  Known now = outcome.load(std::memory_order_acquire);
+  if (__builtin_expect(now == Known::kNotTried, 0)) {
+    const base::LockHolder lock(opening);
+    now = outcome.load(std::memory_order_relaxed);
+    if (now == Known::kNotTried) {
+      now = open() ? Known::kThere : Known::kRefused;
+      outcome.store(now, std::memory_order_release);
+    }
+  }
+  return now == Known::kThere;
 }
 
 /// Notes that the stretches are used; whether all of them were already.
@@ -65,16 +107,11 @@ bool note_use(std::atomic<uint64_t>* words, uint64_t first, uint64_t end) {
 }  // namespace
 
 bool open_peer_memory(const node::Session& session, int index) {
-  Known now = known[index].load(std::memory_order_acquire);
-  if (__builtin_expect(now == Known::kNotTried, 0)) {
-    const base::LockHolder lock(opening);
-    now = known[index].load(std::memory_order_relaxed);
-    if (now == Known::kNotTried) {
-      now = try_open(session, index) ? Known::kThere : Known::kRefused;
-      known[index].store(now, std::memory_order_release);
-    }
-  }
-  return now == Known::kThere;
+  return open_once(known[index], [&] { return try_open(session, index); });
+}
+
+arena::BlockWord* open_peer_blocks(const node::Session& session, int index) {
+  return open_once(blocks_known[index], [&] { return try_open_blocks(session, index); }) ? blocks_of_members[index] : nullptr;
 }
 
 void expect_use(const char* begin, uint64_t bytes) {

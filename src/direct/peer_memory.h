@@ -5,15 +5,20 @@
 // ledger, and the file's inode tells that it is the right one. Where that is not allowed, or the addresses are not free,
 // content goes through message memory instead.
 //
-// What lies there may be read only under a hold of its owner's (pager::hold_for_peer), which is what a Transfer stands for.
+// What lies there may be used only under a hold: of its owner's (pager::hold_for_peer), which is what a Transfer stands for, or
+// of this process's in the owner's block table (peer_hold.h).
 #pragma once
 
+#include "arena/arena.h"
 #include "node/session.h"
 
 namespace headroom::direct {
 
 /// Maps member `index`'s memory here if it is not yet; false if that cannot be had (found out once).
 bool open_peer_memory(const node::Session& session, int index);
+
+/// Maps member `index`'s block table here, if it is not yet; nullptr if that cannot be had (found out once).
+arena::BlockWord* open_peer_blocks(const node::Session& session, int index);
 
 /// Before [begin, begin + bytes) of a peer's partition, which is held, is copied from or to: has the kernel map its pages here
 /// in one call if they were not used before, instead of one fault for each. Only a matter of speed; does nothing for other

@@ -286,6 +286,7 @@ const CoreFunctions kCore = {
     [](void* place) { static_cast<direct::Waiting*>(place)->pause(); },
     [](void* place) { static_cast<direct::Waiting*>(place)->~Waiting(); },
     direct::endpoint_functions(),
+    direct::window_functions(),
 };
 
 }  // namespace

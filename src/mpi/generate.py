@@ -31,8 +31,14 @@ DIRECT = {"Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allga
 DIRECT |= {"Alltoallw", "Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"}
 DIRECT |= {f"Neighbor_{what}" for what in ("allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw")}
 
+# Served by windows.inc and one_sided.inc where a window is direct.
+DIRECT_WINDOW = {f"Win_{what}" for what in ("fence", "start", "complete", "post", "wait", "test", "lock", "lock_all", "unlock")}
+DIRECT_WINDOW |= {f"Win_{what}" for what in ("unlock_all", "flush", "flush_all", "flush_local", "flush_local_all", "sync")}
+DIRECT_WINDOW |= {"Win_get_attr", "Put", "Get", "Accumulate", "Get_accumulate", "Fetch_and_op", "Compare_and_swap"}
+DIRECT_WINDOW |= {"Rput", "Rget", "Raccumulate", "Rget_accumulate"}
+
 STRAIGHT = {"frequent": "t", "collective": "t", "reduction": "t", "own-waiting": "w", "own-polling": "p"}
-STRAIGHT |= {"own-direct": "d", "nonblocking": "d"}
+STRAIGHT |= {"own-direct": "d", "nonblocking": "d", "one-sided": "d"}
 
 
 def read_functions(path: str) -> list[Function]:
@@ -97,6 +103,18 @@ def direct_body(function: Function) -> list[str]:
     return [*lines, "  }"]
 
 
+def window_body(function: Function) -> list[str]:
+    name = function.name.removesuffix("_c")
+    arguments = ", ".join(["*window", *(argument for argument in function.argument_names if argument != "win")])
+    return [
+        "  if (direct_on) {",
+        "    if (Window* window = window_of(win)) {",
+        f"      return direct_{name}({arguments});",
+        "    }",
+        "  }",
+    ]
+
+
 def wrapper(index: int, function: Function, known: set[str]) -> str:
     arguments = ", ".join(function.argument_names)
     lines = ["template <int kProfiled>", f"{function.result} wrap_{function.name}({function.parameters}) {{"]
@@ -105,12 +123,14 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
     lines.append("  }")
     if function.kind == "nonblocking" or function.name.removesuffix("_c") in DIRECT:
         lines += direct_body(function)
+    if function.name.removesuffix("_c") in DIRECT_WINDOW:
+        lines += window_body(function)
     lines.append("  const InsideLibrary inside;")
     if function.kind in ("collective", "reduction"):
         lines += collective_body(function, known)
     if function.kind == "blocking":
         lines.append("  const WaysMayChange change;")
-    if function.kind != "nonblocking":
+    if function.kind not in ("nonblocking", "one-sided"):
         lines.append("  const WithoutSlot waiting;")
     if function.kind == "constructor":
         parent, made = function.argument_names[0], function.argument_names[-1]
@@ -140,7 +160,7 @@ def wrappers(functions: list[Function]) -> str:
     wrapped = [
         (index, f)
         for index, f in enumerate(functions)
-        if f.kind in ("blocking", "frequent", "collective", "reduction", "constructor", "nonblocking")
+        if f.kind in ("blocking", "frequent", "collective", "reduction", "constructor", "nonblocking", "one-sided")
     ]
     lines = ["// Generated from functions.txt; do not edit."]
     lines += [wrapper(index, f, known) + "\n" for index, f in wrapped]
@@ -170,6 +190,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
     wanted |= {"Topo_test", "Cartdim_get", "Cart_get", "Cart_shift", "Graph_neighbors_count", "Graph_neighbors"}
     wanted |= {"Dist_graph_neighbors_count", "Dist_graph_neighbors", "Group_incl", "Comm_set_errhandler", "Type_size_x"}
     wanted |= {"Status_set_elements_x", "Status_set_cancelled", "Recv_init", "Get_count", "Test_cancelled", "Query_thread"}
+    wanted |= {"Win_call_errhandler", "Win_get_group", "Win_set_errhandler", "Win_get_errhandler", "Type_get_contents_c"}
     for function in functions:
         if function.kind in ("collective", "reduction"):
             wanted.add("I" + function.name[0].lower() + function.name[1:])

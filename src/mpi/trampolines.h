@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "direct/endpoint.h"
+#include "direct/window.h"
 #include "mpi/function_table.h"
 
 namespace headroom::mpi {
@@ -74,6 +75,7 @@ struct CoreFunctions {
   void (*wait_direct_pause)(void* place);
   void (*wait_direct_end)(void* place);
   direct::EndpointFunctions endpoint;
+  direct::WindowFunctions windows;
 };
 
 using BackendInit = void (*)(BackendRequest* request, const CoreFunctions* core);

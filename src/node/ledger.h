@@ -72,6 +72,15 @@ struct alignas(64) Member {
   std::atomic<uint32_t> nonblocking_collectives;
   std::atomic<int32_t> arena_descriptor;  // of the memfd of its partition, in its process (direct/peer_memory.h)
   std::atomic<uint64_t> arena_inode;      // tells whether that is still the same file
+  std::atomic<int32_t> table_descriptor;  // the same of its block table
+  std::atomic<uint64_t> table_inode;
+  std::atomic<uint32_t> arms;  // 1: its memory is watched, or is going to be: peers must ask before they use it
+  // What this member asks of another's pager: that blocks of that one which it holds be there (pager/peer_requests.cc).
+  std::atomic<uint32_t> bring_state;  // futex: PeerRequestState
+  std::atomic<int32_t> bring_from;
+  std::atomic<uint64_t> bring_first;
+  std::atomic<uint64_t> bring_count;
+  std::atomic<uint32_t> bring_write;
   std::atomic<uint64_t> counters[trace::kCounterCount];
   char executable[64];
   char abi[16];

@@ -273,6 +273,8 @@ Status join_session(Session& session) {
   self.rank.store(-1, std::memory_order_relaxed);
   self.run_state.store(static_cast<uint32_t>(RunState::kRunning), std::memory_order_relaxed);
   self.armed.store(0, std::memory_order_relaxed);
+  self.arms.store(0, std::memory_order_relaxed);
+  self.bring_state.store(0, std::memory_order_relaxed);
   self.other_bytes.store(0, std::memory_order_relaxed);
   self.slots_wanted.store(0, std::memory_order_relaxed);
   self.working_set_bytes.store(0, std::memory_order_relaxed);

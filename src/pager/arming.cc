@@ -140,6 +140,9 @@ void arm() {
     return;
   }
   map_in_small_pages();
+  state.session->self->arms.store(1, std::memory_order_relaxed);
+  // A peer that holds blocks and does not see this is seen by list_held() (direct/peer_hold.cc).
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool rights_are_watched = state.engine->kind() == base::EngineChoice::kSigsegv;
   if (rights_are_watched) {
     list_held();  // before rights are taken away

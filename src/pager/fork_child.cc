@@ -125,6 +125,7 @@ void finish_fork_in_child() {
     (void)system_call(SYS_close, state.files.descriptors[file]);
   }
   (void)system_call(SYS_close, state.partition->descriptor);
+  (void)system_call(SYS_close, state.partition->table_descriptor);
   if (state.engine->descriptor() >= 0) {
     (void)system_call(SYS_close, state.engine->descriptor());
   }

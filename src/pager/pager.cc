@@ -54,6 +54,8 @@ Status start_once() {
   self.store_direct.store(state.files.direct ? 1 : 0, std::memory_order_relaxed);
   self.arena_descriptor.store(detail::the_partition.descriptor, std::memory_order_relaxed);
   self.arena_inode.store(arena::inode_of(detail::the_partition.descriptor), std::memory_order_release);
+  self.table_descriptor.store(detail::the_partition.table_descriptor, std::memory_order_relaxed);
+  self.table_inode.store(arena::inode_of(detail::the_partition.table_descriptor), std::memory_order_release);
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
   state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
   state.may_touch_ahead = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));

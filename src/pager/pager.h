@@ -119,6 +119,10 @@ void drop_hold(const void* address, uint64_t bytes, bool write);
 /// addition a block where the memory is there. `offset`: where in the partition it begins.
 bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& offset);
 
+/// Has another member's pager make blocks of its partition present, which this process holds by that member's block table, for
+/// writing if `write`; waits for it. False if that member has died. Once a process at a time; others wait.
+bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, bool write);
+
 /// A write hold for as long as the content of these blocks lives (until they are discarded); once however often it is asked.
 void pin(const void* address, uint64_t bytes);
 /// The same, unless half of what this process may have of blocks would then be pinned: false, and nothing is.

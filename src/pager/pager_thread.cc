@@ -210,6 +210,7 @@ void* pager_thread(void*) {
       }
       tell_of_change();  // also to a process that a fork has armed before
       answer_requests_for_room();
+      take_requests_of_peers();
     }
     if (node::outlived_failure(session)) {
       base::die("another rank of this node ended with an error, see its message; this one cannot go on without it");
@@ -225,6 +226,7 @@ void* pager_thread(void*) {
     }
     write_back_idle();
     pump();
+    answer_peers();
     tell_of_room();
     sample();
   }

@@ -183,6 +183,12 @@ bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before);
 /// Ends pin()'s and try_lock()'s holds on a block whose content is given up.
 void unpin(uint64_t block);
 
+// peer_requests.cc
+/// Takes what other members ask of this one's blocks, when the doorbell rings.
+void take_requests_of_peers();
+/// Tells those for whom it is done.
+void answer_peers();
+
 // arming.cc
 void arm();
 void cover_new_memory();

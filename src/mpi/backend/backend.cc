@@ -245,6 +245,7 @@ bool is_usual(MPI_Op op) {
 bool is_exact_in_any_order(MPI_Op op, MPI_Datatype datatype) { return is_usual(op) && is_integer(datatype); }
 
 #include "collectives.inc"
+#include "windows.inc"
 #include "wrappers.inc"
 
 bool library_spins() {

@@ -1,0 +1,61 @@
+// See peer_hold.h.
+#include "direct/peer_hold.h"
+
+#include "direct/peer_memory.h"
+#include "pager/pager.h"
+
+namespace headroom::direct {
+namespace {
+
+using arena::BlockWord;
+
+bool is_watched(const node::Session& session, int member) {
+  return session.ledger->members[member].arms.load(std::memory_order_seq_cst) != 0;
+}
+
+uint64_t amount_of(const PeerRange& range) { return arena::kHold + (range.write ? arena::kWriteHold : 0); }
+
+/// What is read by another mapping need not be mapped in the peer; what is written must be such that the peer's pager would
+/// not have noticed the peer writing it either.
+bool is_there(uint64_t word, bool write) {
+  constexpr uint64_t kBoth = arena::kMapped | arena::kWritable;
+  return arena::state_of(word) == arena::kResident && (!write || (word & kBoth) == kBoth);
+}
+
+struct Blocks {
+  BlockWord* words;
+  uint64_t first;
+  uint64_t count;
+};
+
+Blocks blocks_of(const node::Session& session, const PeerRange& range) {
+  const uint64_t first = arena::block_of(range.offset);
+  return {open_peer_blocks(session, range.member), first, arena::block_of(range.offset + range.bytes - 1) - first + 1};
+}
+
+}  // namespace
+
+uint64_t largest_peer_hold(const node::Session& session, int member) {
+  return is_watched(session, member) ? pager::largest_hold() : UINT64_MAX;
+}
+
+bool take_peer_hold(const node::Session& session, const PeerRange& range) {
+  const Blocks blocks = blocks_of(session, range);
+  bool all_there = true;
+  for (uint64_t block = blocks.first; block < blocks.first + blocks.count; ++block) {
+    all_there = is_there(blocks.words[block].fetch_add(amount_of(range), std::memory_order_seq_cst), range.write) && all_there;
+  }
+  // Not watched yet: nothing is taken away, and when that begins the holds are seen (pager/arming.cc).
+  return all_there || !is_watched(session, range.member) ||
+         pager::ask_peer_to_bring(range.member, blocks.first, blocks.count, range.write);
+}
+
+void drop_peer_hold(const node::Session& session, const PeerRange& range) {
+  const Blocks blocks = blocks_of(session, range);
+  for (uint64_t block = blocks.first; block < blocks.first + blocks.count; ++block) {
+    // release: what was written under the hold happened before the peer's pager may write the block out.
+    blocks.words[block].fetch_sub(amount_of(range), std::memory_order_release);
+  }
+}
+
+}  // namespace headroom::direct

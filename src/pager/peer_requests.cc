@@ -1,0 +1,91 @@
+// What members ask of each other's pagers: a process that reads or writes a peer's memory by its own mapping of it (one-sided
+// communication, direct/peer_hold.h) holds the peer's blocks by the peer's block table, which is shared. Those that are not
+// there only the peer's pager can bring. A member asks for one range at a time, in its own entry of the ledger:
+//
+//   FREE ─ the asker fills the entry in ─► ASKED ─ rings; the peer's pager ─► TAKEN ─ brings the blocks ─► DONE ─ the asker ─►
+//   FREE
+#include "base/system_calls.h"
+#include "pager/requests.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+enum PeerRequestState : uint32_t { kFree, kAsked, kTaken, kDone };
+
+base::FutexLock asking;
+
+// By who asks. The pager's thread alone.
+Request requests[node::kMaxMembers];
+bool under_way[node::kMaxMembers];
+int under_way_count = 0;
+
+}  // namespace
+
+bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, bool write) {
+  constexpr int64_t kLookNs = 10'000'000;
+  const base::LockHolder lock(asking);
+  node::Member& self = *session().self;
+  const node::Member& peer = session().ledger->members[member];
+  self.bring_from.store(member, std::memory_order_relaxed);
+  self.bring_first.store(first, std::memory_order_relaxed);
+  self.bring_count.store(count, std::memory_order_relaxed);
+  self.bring_write.store(write ? 1 : 0, std::memory_order_relaxed);
+  self.bring_state.store(kAsked, std::memory_order_release);
+  trace::count(trace::Counter::kPeersAskedForBlocks);
+  const uint64_t started = base::monotonic_ns();
+  node::ring(session(), member);
+  for (uint32_t now = kAsked; now != kDone; now = self.bring_state.load(std::memory_order_acquire)) {
+    base::futex_wait(&self.bring_state, now, kLookNs, true);
+    const auto alive = static_cast<node::MemberState>(peer.state.load(std::memory_order_acquire));
+    if (alive != node::MemberState::kAlive && self.bring_state.load(std::memory_order_acquire) != kDone) {
+      return false;
+    }
+  }
+  self.bring_state.store(kFree, std::memory_order_relaxed);
+  trace::count(trace::Counter::kStorageWaitNs, base::monotonic_ns() - started);
+  return true;
+}
+
+void take_requests_of_peers() {
+  node::Ledger& ledger = *state.session->ledger;
+  for (int index = 0; index < node::kMaxMembers; ++index) {
+    node::Member& asker = ledger.members[index];
+    if (asker.bring_state.load(std::memory_order_acquire) != kAsked ||
+        asker.bring_from.load(std::memory_order_relaxed) != state.session->index || under_way[index]) {
+      continue;
+    }
+    asker.bring_state.store(kTaken, std::memory_order_relaxed);
+    Request& request = requests[index];
+    request.kind = RequestKind::kBring;
+    request.block = asker.bring_first.load(std::memory_order_relaxed);
+    request.count = asker.bring_count.load(std::memory_order_relaxed);
+    request.write = asker.bring_write.load(std::memory_order_relaxed) != 0;
+    request.done.store(0, std::memory_order_relaxed);
+    under_way[index] = true;
+    ++under_way_count;
+    bring(request);
+  }
+}
+
+void answer_peers() {
+  for (int index = 0; under_way_count > 0 && index < node::kMaxMembers; ++index) {
+    if (!under_way[index] || requests[index].done.load(std::memory_order_relaxed) == 0) {
+      continue;
+    }
+    if (requests[index].status != base::Status::kOk) {  // too many at once
+      requests[index].done.store(0, std::memory_order_relaxed);
+      bring(requests[index]);
+      continue;
+    }
+    under_way[index] = false;
+    --under_way_count;
+    std::atomic<uint32_t>& word = state.session->ledger->members[index].bring_state;
+    // release: what was brought is there for the asker.
+    word.store(kDone, std::memory_order_release);
+    base::futex_wake(&word, 1, true);
+  }
+}
+
+}  // namespace headroom::pager
