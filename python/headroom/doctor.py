@@ -165,11 +165,15 @@ def _siblings_may() -> tuple[bool, bool]:
 
 def _messages() -> list[Finding]:
     maps, attaches = _siblings_may()
-    one_sided = Finding("one-sided", True, "MPI_Put, MPI_Get, MPI_Accumulate: the MPI library's own, as without Headroom")
     if not maps:
         refused = "ranks may not open each other's memory files (/proc/PID/fd)"
+        remedy = "ranks of one user, in one container, dumpable"
         cost = "messages and collectives go through the MPI library"
-        return [Finding("messages", False, refused, cost, "ranks of one user, in one container, dumpable"), one_sided]
+        windows = "MPI_Put, MPI_Get and MPI_Accumulate go through the MPI library"
+        return [Finding("messages", False, refused, cost, remedy), Finding("one-sided", False, refused, windows, remedy)]
+    one_sided = Finding(
+        "one-sided", True, "direct in windows of evictable memory; others, dynamic and shared ones are the library's"
+    )
     if not attaches:
         refused = "direct; cross-memory attach (process_vm_readv) is refused"
         cost = "messages from stacks and small allocations are copied twice"

@@ -131,6 +131,7 @@ class Endpoint {
   bool open(const node::Session& session, const int* members, int count, char* mapped = nullptr);
   /// From now on calls come from several threads.
   void expect_threads() { threads_ = true; }
+  [[nodiscard]] bool has_threads() const { return threads_; }
   [[nodiscard]] bool is_open() const { return open_; }
   [[nodiscard]] MessageMemory& memory() { return memory_; }
 

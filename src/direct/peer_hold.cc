@@ -53,8 +53,9 @@ bool take_peer_hold(const node::Session& session, const PeerRange& range) {
 void drop_peer_hold(const node::Session& session, const PeerRange& range) {
   const Blocks blocks = blocks_of(session, range);
   for (uint64_t block = blocks.first; block < blocks.first + blocks.count; ++block) {
-    // release: what was written under the hold happened before the peer's pager may write the block out.
-    blocks.words[block].fetch_sub(amount_of(range), std::memory_order_release);
+    // What was written under the hold happened before the peer's pager may write the block out, and before this process reads
+    // anything else (MPI_Win_flush).
+    blocks.words[block].fetch_sub(amount_of(range), std::memory_order_seq_cst);
   }
 }
 

@@ -17,12 +17,15 @@ using trace::Counter;
 
 constexpr uint64_t kExpectedFrom = 16 << 10;  // shorter content is not worth a look at whether its pages are mapped
 constexpr uint64_t kChunkBytes = 2048;        // of elements that are folded at a time, on the stack
+constexpr uint64_t kShortBytes = 64;          // copied or folded at once, if there are no gaps
+constexpr uint64_t kLockedBytes = 64 << 10;   // folded under one lock
+
+/// How much of a part may be held while this process's own memory is held, too.
+uint64_t largest_hold_with(const node::Session& session, int member) {
+  return pager::is_armed() ? pager::largest_hold() : largest_peer_hold(session, member);
+}
 
 bool is_own(const WindowPart& part) { return part.member == pager::session().index; }
-
-PeerRange range_of(const WindowPart& part, const char* begin, uint64_t bytes, bool write) {
-  return {part.member, reinterpret_cast<uintptr_t>(begin) - arena::partition_base(part.member), bytes, write};
-}
 
 /// Does `action(bytes)` for the content, in order, in as many parts as may be held at a time; each of a multiple of `grain`
 /// bytes.
@@ -38,7 +41,8 @@ void for_each_held(Endpoint& endpoint, const WindowPart& part, const Content& th
   }
   const node::Session& session = pager::session();
   const auto held = [&](const char* begin, uint64_t reach, uint64_t bytes) {
-    const PeerRange range = range_of(part, begin, reach, write);
+    const auto ahead = static_cast<uint64_t>(begin - address_in_part(part, 0));
+    const PeerRange range = {part.member, part.offset + ahead, reach, write};
     if (!take_peer_hold(session, range)) {
       endpoint.report_lost(part.member);
     }
@@ -49,7 +53,7 @@ void for_each_held(Endpoint& endpoint, const WindowPart& part, const Content& th
     drop_peer_hold(session, range);
   };
   const Span span = span_of(there);
-  const uint64_t most = largest_peer_hold(session, part.member);
+  const uint64_t most = largest_hold_with(session, part.member);
   if (span.bytes <= most) {
     held(span.begin, span.bytes, there.bytes);
     return;
@@ -110,40 +114,90 @@ class FoldingLock {
   std::atomic<uint32_t>& word_;
 };
 
-/// Folds a part's content that is held, a chunk at a time. This process's own memory is touched outside the lock only: it may
-/// be on storage, and a rank may have to wait for its turn before it gets it.
-void fold_held(Endpoint& endpoint, const WindowPart& part, Walk& there, Walk* from, Walk* before, uint64_t bytes,
-               const Fold& how) {
+/// A few elements without gaps.
+void fold_short(Endpoint& endpoint, const WindowPart& part, char* there, const Content* from, const Content* before,
+                uint64_t bytes, const Fold& how) {
+  alignas(64) char present[kShortBytes];
+  alignas(64) char operand[kShortBytes];
+  if (how.what != Fold::What::kNothing) {
+    copy_short(operand, from->address, bytes);
+  }
+  {
+    const FoldingLock lock(endpoint, part);
+    if (before != nullptr) {
+      copy_short(present, there, bytes);
+    }
+    if (how.what == Fold::What::kReplace) {
+      copy_short(there, operand, bytes);
+    } else if (how.what == Fold::What::kCombine) {
+      how.combine(how, operand, there, bytes / how.packed_bytes);
+    }
+  }
+  if (before != nullptr) {
+    copy_short(before->address, present, bytes);
+  }
+}
+
+/// This process's own operands while they are folded by others' side: they may not be on storage then, since a rank may have to
+/// wait for its turn before it gets them, and others wait for the lock meanwhile.
+class OperandHold {
+ public:
+  OperandHold(const char* begin, uint64_t bytes) : begin_(begin), bytes_(bytes) {
+    uint64_t offset = 0;
+    held_ = pager::hold_for_peer(begin, bytes, false, offset);
+  }
+  ~OperandHold() {
+    if (held_) {
+      pager::drop_hold(begin_, bytes_, false);
+    }
+  }
+  OperandHold(const OperandHold&) = delete;
+  OperandHold& operator=(const OperandHold&) = delete;
+  /// Whether they are there, and stay.
+  [[nodiscard]] bool is_good() const { return held_ || !pager::overlaps(begin_, bytes_); }
+
+ private:
+  const char* begin_;
+  uint64_t bytes_;
+  bool held_;
+};
+
+/// Folds content without gaps straight from where it is into where it is wanted.
+void fold_in_place(Endpoint& endpoint, const WindowPart& part, char* there, const char* from, uint64_t bytes, const Fold& how) {
+  for (uint64_t at = 0; at < bytes; at += kLockedBytes) {
+    const uint64_t step = bytes - at < kLockedBytes ? bytes - at : kLockedBytes;
+    const FoldingLock lock(endpoint, part);
+    how.combine(how, from + at, there + at, step / how.packed_bytes);
+  }
+}
+
+/// Folds a chunk at a time by way of the stack. This process's own memory is touched outside the lock only.
+void fold_by_chunks(Endpoint& endpoint, const WindowPart& part, Walk& there, Walk* from, Walk* before, uint64_t bytes,
+                    const Fold& how) {
   alignas(64) char present[kChunkBytes];
   alignas(64) char operand[kChunkBytes];
-  const uint64_t most = kChunkBytes / static_cast<uint64_t>(how.extent) * how.packed_bytes;
+  alignas(64) char folded[kChunkBytes];
+  const auto extent = static_cast<uint64_t>(how.extent);
+  const uint64_t most = kChunkBytes / extent * how.packed_bytes;
   while (bytes > 0) {
     const uint64_t step = bytes < most ? bytes : most;
-    const bool in_place = before == nullptr && how.layout == nullptr && there.piece_bytes() >= step;
+    const uint64_t elements = step / how.packed_bytes;
     if (how.what != Fold::What::kNothing) {
       Walk read({operand, step, how.layout});
       copy(read, *from, step);
     }
     {
       const FoldingLock lock(endpoint, part);
-      if (in_place && how.what == Fold::What::kCombine) {
-        how.combine(how, operand, there.piece(), step / how.packed_bytes);
-        there.pass(step);
-      } else {
-        Walk back = there;
-        Walk gathered({present, step, how.layout});
-        copy(gathered, there, step);
-        if (how.what == Fold::What::kReplace) {
-          Walk result({operand, step, how.layout});
-          copy(back, result, step);
-        } else if (how.what == Fold::What::kCombine) {
-          // `present` stays what it was, for `before`.
-          alignas(64) char folded[kChunkBytes];
-          memcpy(folded, present, step / how.packed_bytes * static_cast<uint64_t>(how.extent));
-          how.combine(how, operand, folded, step / how.packed_bytes);
-          Walk result({folded, step, how.layout});
-          copy(back, result, step);
-        }
+      Walk back = there;
+      Walk gathered({present, step, how.layout});
+      copy(gathered, there, step);
+      if (how.what == Fold::What::kCombine) {
+        memcpy(folded, present, elements * extent);
+        how.combine(how, operand, folded, elements);
+      }
+      if (how.what != Fold::What::kNothing) {
+        Walk result({how.what == Fold::What::kCombine ? folded : operand, step, how.layout});
+        copy(back, result, step);
       }
     }
     if (before != nullptr) {
@@ -151,6 +205,44 @@ void fold_held(Endpoint& endpoint, const WindowPart& part, Walk& there, Walk* fr
       copy(*before, fetched, step);
     }
     bytes -= step;
+  }
+}
+
+/// Folds a part's content that is held.
+void fold_held(Endpoint& endpoint, const WindowPart& part, Walk& there, Walk* from, Walk* before, uint64_t bytes,
+               const Fold& how) {
+  const bool in_place = before == nullptr && how.layout == nullptr && how.what == Fold::What::kCombine &&
+                        there.piece_bytes() >= bytes && from->piece_bytes() >= bytes;
+  if (in_place) {
+    const OperandHold operand(from->piece(), bytes);
+    if (operand.is_good()) {
+      fold_in_place(endpoint, part, there.piece(), from->piece(), bytes, how);
+      there.pass(bytes);
+      from->pass(bytes);
+      return;
+    }
+  }
+  fold_by_chunks(endpoint, part, there, from, before, bytes, how);
+}
+
+/// The next of what is copied, which is short and without gaps more often than not.
+void copy_part(Walk& writer, Walk& reader, uint64_t bytes) {
+  if (bytes <= kShortBytes && writer.piece_bytes() >= bytes && reader.piece_bytes() >= bytes) {
+    copy_short(writer.piece(), reader.piece(), bytes);
+    writer.pass(bytes);
+    reader.pass(bytes);
+  } else {
+    copy(writer, reader, bytes);
+  }
+}
+
+void count(Endpoint& endpoint, Counter calls, uint64_t bytes) {
+  if (endpoint.has_threads()) {
+    trace::count(calls);
+    trace::count(Counter::kOneSidedBytes, bytes);
+  } else {
+    trace::count_alone(calls);
+    trace::count_alone(Counter::kOneSidedBytes, bytes);
   }
 }
 
@@ -189,7 +281,7 @@ void drop_window_part(Endpoint& endpoint, const WindowPart& part, int ranks) {
 }
 
 bool open_window_part(const WindowPart& part) {
-  return part.control != 0 && (is_own(part) || open_peer_blocks(pager::session(), part.member) != nullptr);
+  return part.control != 0 && open_peer_blocks(pager::session(), part.member) != nullptr;
 }
 
 char* address_in_part(const WindowPart& part, int64_t displacement) {
@@ -198,33 +290,47 @@ char* address_in_part(const WindowPart& part, int64_t displacement) {
 }
 
 void put(Endpoint& endpoint, const WindowPart& part, const Content& there, const Content& from) {
+  if (is_own(part)) {
+    copy_content(there, from);
+    count(endpoint, Counter::kPutsDirect, shorter(there, from));
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // as the end of a hold is
+    return;
+  }
   Walk reader(from);
   Walk writer(there);
   for_each_held(endpoint, part, {there.address, shorter(there, from), there.layout}, 1, true,
-                [&](uint64_t bytes) { copy(writer, reader, bytes); });
-  trace::count(Counter::kPutsDirect);
-  trace::count(Counter::kOneSidedBytes, shorter(there, from));
+                [&](uint64_t bytes) { copy_part(writer, reader, bytes); });
+  count(endpoint, Counter::kPutsDirect, shorter(there, from));
 }
 
 void get(Endpoint& endpoint, const WindowPart& part, const Content& there, const Content& into) {
+  if (is_own(part)) {
+    copy_content(into, there);
+    count(endpoint, Counter::kGetsDirect, shorter(there, into));
+    return;
+  }
   Walk reader(there);
   Walk writer(into);
   for_each_held(endpoint, part, {there.address, shorter(there, into), there.layout}, 1, false,
-                [&](uint64_t bytes) { copy(writer, reader, bytes); });
-  trace::count(Counter::kGetsDirect);
-  trace::count(Counter::kOneSidedBytes, shorter(there, into));
+                [&](uint64_t bytes) { copy_part(writer, reader, bytes); });
+  count(endpoint, Counter::kGetsDirect, shorter(there, into));
 }
 
 void fold(Endpoint& endpoint, const WindowPart& part, const Content& there, const Content* from, const Content* before,
           const Fold& how) {
+  const bool is_short = there.bytes <= kShortBytes && there.layout == nullptr && how.layout == nullptr &&
+                        (from == nullptr || from->layout == nullptr) && (before == nullptr || before->layout == nullptr);
   Walk target(there);
   Walk operand(from != nullptr ? *from : Content{nullptr, 0, nullptr});
   Walk fetched(before != nullptr ? *before : Content{nullptr, 0, nullptr});
   for_each_held(endpoint, part, there, how.packed_bytes, how.what != Fold::What::kNothing, [&](uint64_t bytes) {
-    fold_held(endpoint, part, target, &operand, before != nullptr ? &fetched : nullptr, bytes, how);
+    if (is_short) {
+      fold_short(endpoint, part, there.address, from, before, bytes, how);
+    } else {
+      fold_held(endpoint, part, target, &operand, before != nullptr ? &fetched : nullptr, bytes, how);
+    }
   });
-  trace::count(Counter::kFoldsDirect);
-  trace::count(Counter::kOneSidedBytes, there.bytes);
+  count(endpoint, Counter::kFoldsDirect, there.bytes);
 }
 
 bool try_lock(WindowControl& control, bool exclusive) {

@@ -173,8 +173,9 @@ void note_nonblocking_form(bool on) {
   set_nonblocking_collectives(on);
 }
 
-void* allocate(uint64_t bytes) {
-  if (bytes < heap::large_bytes || pager::start() != base::Status::kOk) {
+void* allocate(uint64_t bytes, bool however_small) {
+  if (bytes == 0 || (bytes < heap::large_bytes && !however_small) || heap::large_bytes == SIZE_MAX ||
+      pager::start() != base::Status::kOk) {
     return nullptr;
   }
   return heap::allocate(bytes, arena::kPageBytes, false);

@@ -58,7 +58,7 @@ struct CoreFunctions {
   void (*note_nonblocking_form)(bool on);
   void (*count_nonblocking_collective)();
   void (*count_inner)();
-  void* (*allocate)(uint64_t bytes);
+  void* (*allocate)(uint64_t bytes, bool however_small);  // evictable memory
   bool (*release)(void* address);
   // Messages inside the node (direct/): what this process is there, opening it, and its parts.
   NodePlace (*node_place)();

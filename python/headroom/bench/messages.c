@@ -326,6 +326,8 @@ static void uneven_work(void) {
   measure("1 ms of work, MPI_Allreduce", work_and_allreduce, 1);
 }
 
+#include "one_sided.h"
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -350,6 +352,8 @@ int main(int argc, char** argv) {
       crowd();
     } else if (strcmp(argv[i], "work") == 0) {
       uneven_work();
+    } else if (strcmp(argv[i], "one-sided") == 0) {
+      one_sided();
     }
   }
   free(out);

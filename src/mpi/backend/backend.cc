@@ -369,8 +369,9 @@ int wrap_Abort(MPI_Comm comm, int errorcode) {
 
 template <int kProfiled>
 int wrap_Alloc_mem(MPI_Aint size, MPI_Info info, void* baseptr) {
-  void* place =
-      is_inner(kProfiled, __builtin_return_address(0)) || size < 0 ? nullptr : core->allocate(static_cast<uint64_t>(size));
+  void* place = is_inner(kProfiled, __builtin_return_address(0)) || size < 0
+                    ? nullptr
+                    : core->allocate(static_cast<uint64_t>(size), direct_on);
   if (place == nullptr) {
     return real.Alloc_mem[kProfiled](size, info, baseptr);
   }
