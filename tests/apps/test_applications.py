@@ -182,16 +182,16 @@ def mpi4py_result(output: str) -> list[str]:
     return sorted(re.findall(r"Ran [1-9]\d* tests", output)) + sorted(closing)
 
 
-# The point-to-point, collective, communicator, request, window and file tests; what is left out takes minutes without Headroom
-# too (test_datatype: 20 s with Open MPI, test_rma: 40 s).
-MODULES = ["test_p2p_buf", "test_cco_buf", "test_cco_nb_buf", "test_comm", "test_request", "test_win", "test_io"]
+# The point-to-point, collective, communicator, request, one-sided and file tests; what is left out takes minutes without
+# Headroom too (test_datatype: 20 s with Open MPI).
+MODULES = ["test_p2p_buf", "test_cco_buf", "test_cco_nb_buf", "test_comm", "test_request", "test_win", "test_rma", "test_io"]
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("short", [False, True], ids=["enough", "short"])
 def test_mpi4py_suite(mpi, short, mpi4py_tests, tmp_path):
     python = BUILD / f"mpi/{mpi.name}/bin/python"
-    modules = MODULES[:2] + MODULES[3:5] if short else MODULES
+    modules = MODULES[:2] + MODULES[3:5] + MODULES[6:7] if short else MODULES
     # Large allocations from 64 KiB on, so that the suite's small buffers and Python's objects come from the arena too.
     arguments = [python, mpi4py_tests / "main.py", "-q", *[word for name in modules for word in ("-i", name)]]
     plain = plain_run([*mpi.command(2), *arguments], timeout=150)
@@ -203,6 +203,7 @@ def test_mpi4py_suite(mpi, short, mpi4py_tests, tmp_path):
     assert under.status == plain.returncode == 0
     assert len(under.report["ranks"]) == 2
     assert under.total("allocations") > 100
+    assert min(under.total(f"{calls}_direct") for calls in ("windows", "puts", "gets", "folds")) >= 50
     if short:
         under.assert_paged(under.footprint, int(memory[:-1]) * MIB)
 

@@ -121,6 +121,32 @@ def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, tmp_path):
         assert re.search(ended, run.errors), (microseconds, run.errors)
 
 
+@pytest.mark.parametrize("memory", ["1G", "48M"])
+@pytest.mark.parametrize("when", ["holding", "anywhere"])
+def test_a_rank_is_killed_that_others_share_windows_with(mpi, when, memory, tmp_path):
+    """It holds a lock that the others wait for, or dies anywhere in what it does."""
+    program = compile_program(mpi, "window_killed.c")
+    for attempt in range(1 if when == "holding" else 4):
+        ranks, moment = 2 + attempt % 3, "holding" if when == "holding" else random.randrange(100, 60_000)
+        unheard = mpi.name == "mpich" and attempt % 2 == 0
+        command = [*(UNHEARD if unheard else []), program, attempt % 2, moment, 16]
+        before = [*LENIENT, "-n", str(ranks)] if unheard else mpi.command(ranks)
+        run = headroom_run(command, tmp_path, before=before, memory=memory, direct="on", timeout=100)
+        for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
+            left.unlink()
+        ended = r"rank \d: error: (memory of )?rank \d " if unheard else r"was ended by signal 9"
+        assert re.search(ended, run.errors), (moment, run.errors)
+
+
+def test_storage_fails_that_a_peer_needs(mpi, tmp_path):
+    program = compile_program(mpi, "windows.c")
+    env = environment(store_fault="read:EIO:5")
+    run = headroom_run([program, 32, 2, "create"], tmp_path, before=mpi.command(3), memory="64M", env=env, timeout=60)
+    assert run.status != 0
+    assert re.search(r"rank \d+: error: .*storage in \S+ failed: Input/output error.*--storage", run.errors, re.S), run.errors
+    assert run.report["failed"] is True
+
+
 @pytest.mark.parametrize("how", ["kill", "kill-early", "poll"])
 def test_survivors_that_no_launcher_ends(how, tmp_path):
     program = compile_program(WHEELS[0], "wait_and_die.c")

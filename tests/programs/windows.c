@@ -1,6 +1,7 @@
 /* One-sided communication: every call, by every way to synchronise, with content checked against a model that every rank
- * computes for itself. Arguments: MiB of each rank's part, rounds, how the windows are made (create or allocate). Prints
- * "ok PUTS GETS FOLDS": how many of each this job called with something to do.
+ * computes for itself. Arguments: MiB of each rank's part, rounds, how the windows are made: create, allocate, or stack
+ * (the last rank's part is on its stack; only puts and gets then). Prints "ok PUTS GETS FOLDS": how many of each this job
+ * called with something to do.
  *
  * Each rank's part is an array of 64-bit integers. Where memory is short the parts are on storage for the most part. */
 #include <mpi.h>
@@ -277,12 +278,13 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const size_t bytes = (size_t)atoi(argv[1]) << 20;
   const int rounds = atoi(argv[2]);
-  const int allocate = strcmp(argv[3], "allocate") == 0;
+  const int allocate = strcmp(argv[3], "allocate") == 0, on_stack = strcmp(argv[3], "stack") == 0;
+  int64_t stack[on_stack ? bytes / sizeof(int64_t) : 1];
   length = (int64_t)(bytes / sizeof(int64_t));
   if (allocate) {
     MPI_Win_allocate((MPI_Aint)bytes, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &part, &window);
   } else {
-    part = malloc(bytes);
+    part = on_stack && rank == size - 1 ? stack : malloc(bytes);
     MPI_Win_create(part, (MPI_Aint)bytes, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &window);
   }
   int found = 0;
@@ -298,12 +300,14 @@ int main(int argc, char** argv) {
   for (int round = 0; round < rounds; ++round) {
     fences(round);
     post_and_start(round);
-    accumulates(round);
-    pairs_and_vectors(round);
-    flag(round);
+    if (!on_stack) {
+      accumulates(round);
+      pairs_and_vectors(round);
+      flag(round);
+    }
   }
   MPI_Win_free(&window);
-  if (!allocate) free(part);
+  if (!allocate && part != stack) free(part);
   long all[3], mine[3] = {puts_made, gets_made, folds_made};
   MPI_Reduce(mine, all, 3, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
   if (rank == 0) printf("ok %ld %ld %ld\n", all[0], all[1], all[2]);
