@@ -373,6 +373,7 @@ EndpointFunctions endpoint_functions() {
   functions.extract = [](const Envelope& wanted) { return endpoint().extract(wanted); };
   functions.receive_message = [](Message* message, Receiving& receiving) { endpoint().receive_message(message, receiving); };
   functions.progress = [] { return endpoint().progress(); };
+  functions.is_needed = [] { return endpoint().is_needed(); };
   functions.go_away = [] { endpoint().go_away(); };
   functions.come_back = [] { endpoint().come_back(); };
   functions.end_if_peers_are_lost = [] { endpoint().end_if_peers_are_lost(); };

@@ -171,6 +171,11 @@ class Endpoint {
   /// Around a blocking call of the MPI library: what node-mates need of this process meanwhile is done by a thread of its own.
   void go_away();
   void come_back();
+  /// Whether node-mates may need this process while it waits for something else: it has receives posted, or a message is under
+  /// way that both sides move. If not, it may wait in the MPI library.
+  [[nodiscard]] bool is_needed() const {
+    return threads_ || posted_.count() != 0 || streams_in_ != nullptr || streams_out_ != nullptr;
+  }
   /// Called now and then by those who wait: ends this process if one that it exchanges messages with ended a while ago without
   /// leaving, since what is waited for may never come.
   void end_if_peers_are_lost();
@@ -289,6 +294,7 @@ struct EndpointFunctions {
   Message* (*extract)(const Envelope& wanted);
   void (*receive_message)(Message* message, Receiving& receiving);
   bool (*progress)();
+  bool (*is_needed)();
   void (*go_away)();
   void (*come_back)();
   bool (*is_drained)();

@@ -137,8 +137,8 @@ class WaysMayChange {
 
 void make_progress();
 
-/// Whether a blocking call of the library's is to be polled.
-bool polls() { return direct_on || core->polls(); }
+/// Whether a blocking call of the library's is to be polled: by how this rank waits, or since node-mates may need it meanwhile.
+bool polls() { return core->polls() || (direct_on && core->endpoint.is_needed()); }
 
 /// Polls until `poll` says that it is done or failed.
 template <typename Poll>
