@@ -36,18 +36,35 @@ Blocks blocks_of(const node::Session& session, const PeerRange& range) {
 }  // namespace
 
 uint64_t largest_peer_hold(const node::Session& session, int member) {
-  return is_watched(session, member) ? pager::largest_hold() : UINT64_MAX;
+  return pager::is_armed() || is_watched(session, member) ? pager::largest_hold() : UINT64_MAX;
 }
 
-bool take_peer_hold(const node::Session& session, const PeerRange& range) {
-  const Blocks blocks = blocks_of(session, range);
+namespace {
+
+/// Whether the blocks that were held are there. If they are not watched yet nothing is taken away, and when that begins the
+/// holds are seen (pager/arming.cc).
+bool hold_blocks(const node::Session& session, const PeerRange& range, const Blocks& blocks) {
   bool all_there = true;
   for (uint64_t block = blocks.first; block < blocks.first + blocks.count; ++block) {
     all_there = is_there(blocks.words[block].fetch_add(amount_of(range), std::memory_order_seq_cst), range.write) && all_there;
   }
-  // Not watched yet: nothing is taken away, and when that begins the holds are seen (pager/arming.cc).
-  return all_there || !is_watched(session, range.member) ||
-         pager::ask_peer_to_bring(range.member, blocks.first, blocks.count, range.write);
+  return all_there || !is_watched(session, range.member);
+}
+
+}  // namespace
+
+bool try_peer_hold(const node::Session& session, const PeerRange& range) {
+  if (hold_blocks(session, range, blocks_of(session, range))) {
+    return true;
+  }
+  drop_peer_hold(session, range);
+  return false;
+}
+
+bool take_peer_hold(const node::Session& session, const PeerRange& range, uint64_t ahead) {
+  const Blocks blocks = blocks_of(session, range);
+  return hold_blocks(session, range, blocks) ||
+         pager::ask_peer_to_bring(range.member, blocks.first, blocks.count, ahead / arena::kBlockBytes, range.write);
 }
 
 void drop_peer_hold(const node::Session& session, const PeerRange& range) {

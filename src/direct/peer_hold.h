@@ -20,12 +20,16 @@ struct PeerRange {
   bool write;
 };
 
-/// How much of a peer's memory may be held at a time, in bytes; UINT64_MAX while the peer's memory is not watched.
+/// How much of a peer's memory may be held at a time, in bytes; UINT64_MAX while no memory is watched.
 uint64_t largest_peer_hold(const node::Session& session, int member);
 
-/// Holds the blocks of the range until drop_peer_hold(); waits until they are there. The peer's block table and memory are open
-/// (peer_memory.h). False if the peer has died.
-bool take_peer_hold(const node::Session& session, const PeerRange& range);
+/// Holds the blocks of the range until drop_peer_hold(), if they are there now; else holds nothing. The peer's block table and
+/// memory are open (peer_memory.h), as in the other functions. `member` may be this process itself.
+bool try_peer_hold(const node::Session& session, const PeerRange& range);
+/// The same, and waits until they are there. For a range within a block, and by a process that holds nothing else: so nobody
+/// who waits keeps memory that others wait for. `ahead`: so many bytes after the range will be needed next. False if the peer
+/// has died.
+bool take_peer_hold(const node::Session& session, const PeerRange& range, uint64_t ahead);
 void drop_peer_hold(const node::Session& session, const PeerRange& range);
 
 }  // namespace headroom::direct

@@ -80,6 +80,7 @@ struct alignas(64) Member {
   std::atomic<int32_t> bring_from;
   std::atomic<uint64_t> bring_first;
   std::atomic<uint64_t> bring_count;
+  std::atomic<uint64_t> bring_ahead;
   std::atomic<uint32_t> bring_write;
   std::atomic<uint64_t> counters[trace::kCounterCount];
   char executable[64];

@@ -172,6 +172,23 @@ void unpin(uint64_t block) {
   end_keeping(block, kLocked);
 }
 
+bool try_hold(const void* address, uint64_t bytes, bool write) {
+  uint64_t used = 0;
+  const BlockRange range = blocks_of(reinterpret_cast<uintptr_t>(address), bytes, used);
+  if (range.count == 0 || used < bytes) {
+    return false;
+  }
+  bool all_there = true;
+  for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+    const uint64_t amount = kHold + (write ? kWriteHold : 0);
+    all_there = is_there(word_of(block).fetch_add(amount, std::memory_order_seq_cst), write) && all_there;
+  }
+  if (!all_there) {
+    drop_hold(address, bytes, write);
+  }
+  return all_there;
+}
+
 void drop_hold(const void* address, uint64_t bytes, bool write) {
   for_each_range(address, bytes, [=](BlockRange range, uintptr_t, uint64_t) {
     for (uint64_t block = range.first; block < range.first + range.count; ++block) {

@@ -119,9 +119,14 @@ void drop_hold(const void* address, uint64_t bytes, bool write);
 /// addition a block where the memory is there. `offset`: where in the partition it begins.
 bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& offset);
 
+/// Keeps [address, address + bytes), which lies in one view of the partition, resident and accessible until drop_hold(), if it
+/// is there now; false, and nothing is held, if it is not. For those who may not wait.
+bool try_hold(const void* address, uint64_t bytes, bool write);
+
 /// Has another member's pager make blocks of its partition present, which this process holds by that member's block table, for
-/// writing if `write`; waits for it. False if that member has died. Once a process at a time; others wait.
-bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, bool write);
+/// writing if `write`; waits for it. `ahead`: so many after them will be needed next. False if that member has died. Once a
+/// process at a time; others wait.
+bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, uint64_t ahead, bool write);
 
 /// A write hold for as long as the content of these blocks lives (until they are discarded); once however often it is asked.
 void pin(const void* address, uint64_t bytes);

@@ -1,6 +1,7 @@
 // What members ask of each other's pagers: a process that reads or writes a peer's memory by its own mapping of it (one-sided
 // communication, direct/peer_hold.h) holds the peer's blocks by the peer's block table, which is shared. Those that are not
-// there only the peer's pager can bring. A member asks for one range at a time, in its own entry of the ledger:
+// there only the peer's pager can bring. A member asks for one range at a time, in its own entry of the ledger, and holds
+// nothing else of anybody's meanwhile, so that no ring of ranks waits for each other's memory:
 //
 //   FREE ─ the asker fills the entry in ─► ASKED ─ rings; the peer's pager ─► TAKEN ─ brings the blocks ─► DONE ─ the asker ─►
 //   FREE
@@ -18,12 +19,12 @@ base::FutexLock asking;
 
 // By who asks. The pager's thread alone.
 Request requests[node::kMaxMembers];
-bool under_way[node::kMaxMembers];
+int32_t under_way[node::kMaxMembers];  // the asker's pid, or 0
 int under_way_count = 0;
 
 }  // namespace
 
-bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, bool write) {
+bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, uint64_t ahead, bool write) {
   constexpr int64_t kLookNs = 10'000'000;
   const base::LockHolder lock(asking);
   node::Member& self = *session().self;
@@ -31,6 +32,7 @@ bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, bool write) {
   self.bring_from.store(member, std::memory_order_relaxed);
   self.bring_first.store(first, std::memory_order_relaxed);
   self.bring_count.store(count, std::memory_order_relaxed);
+  self.bring_ahead.store(ahead, std::memory_order_relaxed);
   self.bring_write.store(write ? 1 : 0, std::memory_order_relaxed);
   self.bring_state.store(kAsked, std::memory_order_release);
   trace::count(trace::Counter::kPeersAskedForBlocks);
@@ -53,7 +55,7 @@ void take_requests_of_peers() {
   for (int index = 0; index < node::kMaxMembers; ++index) {
     node::Member& asker = ledger.members[index];
     if (asker.bring_state.load(std::memory_order_acquire) != kAsked ||
-        asker.bring_from.load(std::memory_order_relaxed) != state.session->index || under_way[index]) {
+        asker.bring_from.load(std::memory_order_relaxed) != state.session->index || under_way[index] != 0) {
       continue;
     }
     asker.bring_state.store(kTaken, std::memory_order_relaxed);
@@ -63,15 +65,18 @@ void take_requests_of_peers() {
     request.count = asker.bring_count.load(std::memory_order_relaxed);
     request.write = asker.bring_write.load(std::memory_order_relaxed) != 0;
     request.done.store(0, std::memory_order_relaxed);
-    under_way[index] = true;
+    under_way[index] = asker.pid.load(std::memory_order_relaxed);
     ++under_way_count;
+    if (const uint64_t ahead = asker.bring_ahead.load(std::memory_order_relaxed); ahead > 0) {
+      read_announced(request.block + request.count, ahead);
+    }
     bring(request);
   }
 }
 
 void answer_peers() {
   for (int index = 0; under_way_count > 0 && index < node::kMaxMembers; ++index) {
-    if (!under_way[index] || requests[index].done.load(std::memory_order_relaxed) == 0) {
+    if (under_way[index] == 0 || requests[index].done.load(std::memory_order_relaxed) == 0) {
       continue;
     }
     if (requests[index].status != base::Status::kOk) {  // too many at once
@@ -79,9 +84,14 @@ void answer_peers() {
       bring(requests[index]);
       continue;
     }
-    under_way[index] = false;
+    node::Member& asker = state.session->ledger->members[index];
+    const bool is_same = asker.pid.load(std::memory_order_relaxed) == under_way[index];
+    under_way[index] = 0;
     --under_way_count;
-    std::atomic<uint32_t>& word = state.session->ledger->members[index].bring_state;
+    if (!is_same) {
+      continue;  // it has died, and another process has its place
+    }
+    std::atomic<uint32_t>& word = asker.bring_state;
     // release: what was brought is there for the asker.
     word.store(kDone, std::memory_order_release);
     base::futex_wake(&word, 1, true);

@@ -235,6 +235,18 @@ static void pairs(void) {
   measure("window of 64, each message", window, 1.0 / WINDOW);
 }
 
+static void to_other_nodes(void) {
+  static const int sizes[] = {8, 64, 512, 4 << 10, 64 << 10, 512 << 10, 4 << 20};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    contiguous(sizes[i]);
+    measure("one way", one_way, 0.5);
+  }
+  contiguous(64);
+  measure("window of 64, each message", window, 1.0 / WINDOW);
+  bytes = 8;
+  measure("MPI_Allreduce", allreduce, 1);
+}
+
 static void strided(void) {
   static const int runs[] = {64, 256, 2048}, sizes[] = {64 << 10, 512 << 10, 4 << 20};
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
@@ -340,6 +352,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "pairs") == 0) {
       pairs();
+    } else if (strcmp(argv[i], "other") == 0) {
+      to_other_nodes();
     } else if (strcmp(argv[i], "strided") == 0) {
       strided();
     } else if (strcmp(argv[i], "collectives") == 0) {

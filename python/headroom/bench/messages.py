@@ -21,13 +21,22 @@ from headroom.bench.programs import FOLDER, compile_program, default_prefix, out
 SOURCE = Path(__file__).parent / "messages.c"
 # Group of measurements: ranks, and what the program is asked for.
 GROUPS = {"pairs": 2, "strided": 2, "collectives": 2, "collectives of 4": 4, "nonblocking": 2, "nonblocking of 4": 4}
-GROUPS |= {"transposition": 4, "crowd": 8, "work": 8, "one-sided": 2}
+GROUPS |= {"transposition": 4, "crowd": 8, "work": 8, "one-sided": 2, "other nodes": 2}
 # The libraries' settings: one copy by the kernel, and for more ranks than cores, giving the processor away.
 SINGLE_COPY = {"mpich": [{}, {"MPIR_CVAR_CH4_CMA_ENABLE": "1"}], "openmpi": [{}]}
 CROWDED = {
     "mpich": [{}, {"MPIR_CVAR_POLLS_BEFORE_YIELD": "0"}, {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}],
     "openmpi": [{}, {"OMPI_MCA_mpi_yield_when_idle": "1"}],
 }
+# Each rank on a node of its own, as far as Headroom knows, and with a transport that would reach another one.
+NETWORK = {
+    "mpich": [{"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}],
+    "openmpi": [{"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}],
+}
+ON_NODE_OF_ITS_OWN = """
+export HEADROOM_JOB=$0-${OMPI_COMM_WORLD_RANK:-$PMI_RANK} MPI_LOCALNRANKS=1 OMPI_COMM_WORLD_LOCAL_SIZE=1
+exec "$@"
+"""
 Figures = dict[tuple[str, int], float]
 
 
@@ -68,12 +77,13 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     found = launcher.find(str(program))
     cores = len(os.sched_getaffinity(0))
     crowded = ranks > cores
-    settings = (CROWDED if crowded else SINGLE_COPY)[found.kind]
+    elsewhere = group == "other nodes"
+    settings = (NETWORK if elsewhere else CROWDED if crowded else SINGLE_COPY)[found.kind]
     start, what = [*found.command, "-n", ranks], group.split()[0]
-    under = [*start, sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--direct", "on"]
-    under += ["--reductions", "direct"]
+    under = [*start, *(["sh", "-c", ON_NODE_OF_ITS_OWN, f"bench-{os.getpid()}"] if elsewhere else [])]
+    under += [sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--direct", "on", "--reductions", "direct"]
     sides = [([*start, program, what], setting) for setting in (*settings, settings[0])]
-    sides.append(([*under, program, what], {}))
+    sides.append(([*under, program, what], settings[0] if elsewhere else {}))
     in_turns = [([*under, "--mode", "turns", program, what], {})] if group == "work" else []
     sides += in_turns
     sides += [([other / "bin/mpiexec", "-n", ranks, program, what], {}) for other in compare]
@@ -121,7 +131,7 @@ def messages(prefixes, compare, groups, rounds, json_file) -> None:
 
     Times are medians in microseconds an operation; a ratio above 1 means that Headroom is faster; "noise" is the library
     against itself. "turns" is Headroom with --mode turns, as if memory were short, and "ideal" the work divided by the cores.
-    Sums are folded directly under Headroom (--reductions direct).
+    Sums are folded directly under Headroom (--reductions direct). "other nodes": over TCP, each rank on a node of its own.
     """
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
