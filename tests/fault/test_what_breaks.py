@@ -349,14 +349,17 @@ def test_exceptions_of_callbacks_cross_the_wrappers(mpi, mode, tmp_path):
     assert run.total("allocations") == 2
 
 
-def test_files_and_windows_on_evictable_memory(mpi, engine, tmp_path):
+@pytest.mark.parametrize("direct", ["on", "off"])
+def test_files_and_windows_on_evictable_memory(mpi, engine, direct, tmp_path):
+    """Windows of Headroom's own, and of the library."""
     program = compile_program(mpi, "file_and_window.c")
     command = [program, 16, tmp_path / "shared_file"]
-    run = headroom_run(command, tmp_path, before=mpi.command(3), memory="48M", engine=engine)
+    run = headroom_run(command, tmp_path, before=mpi.command(3), memory="48M", engine=engine, direct=direct)
     assert run.status == 0, run.errors
     assert run.output == "ok\n"
     assert run.engines() == {engine}
-    assert run.total("turns_overdue") == 0  # MPI_Accumulate waits inside Open MPI for ranks that wait for a slot
+    assert run.total("windows_direct") == (3 if direct == "on" else 0)
+    assert run.total("turns_overdue") == 0  # Open MPI's MPI_Accumulate waits inside for ranks that wait for a slot
     # ROMIO, inside the library, is made of MPI calls; OMPIO is not.
     assert (run.total("mpi_calls_inner") > 0) == (not mpi.is_open_mpi)
     run.assert_paged(3 * 3 * 16 * MIB, 48 * MIB, files=3 * 16 * MIB)
