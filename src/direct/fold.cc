@@ -56,7 +56,7 @@ void fold_short(Endpoint& endpoint, const WindowPart& part, const Content& there
                 const Fold& how) {
   alignas(64) char present[kShortBytes];
   alignas(64) char operand[kShortBytes];
-  if (how.what != Fold::What::kNothing) {
+  if (from != nullptr) {
     copy_short(operand, from->address, there.bytes);
   }
   const auto at = static_cast<uint64_t>(there.address - address_in_part(part, 0));

@@ -25,10 +25,9 @@ struct HeldCopies {
 };
 HeldCopies held_copies;
 
-bool is_held_for_writing(uint64_t block) {
-  const uint64_t word = word_of(block).load(std::memory_order_acquire);
-  return (word & kWriteHoldMask) != 0 && state_of(word) == kResident;
-}
+/// Whether protect_all() (fork.cc) had to leave it, since somebody holds it for writing, or did then: the hold may have ended
+/// since. Nobody but this thread changes that.
+bool is_unprotected(uint64_t block) { return (word_of(block).load(std::memory_order_acquire) & kWritable) != 0; }
 
 }  // namespace
 
@@ -121,7 +120,7 @@ bool copy_held() {
   const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
   uint64_t count = 0;
   for (uint64_t block = 0; block < blocks; ++block) {
-    count += is_held_for_writing(block) ? 1 : 0;
+    count += is_unprotected(block) ? 1 : 0;
   }
   if (count == 0) {
     return true;
@@ -134,7 +133,7 @@ bool copy_held() {
     return false;
   }
   for (uint64_t block = 0; block < blocks && held_copies.count < count; ++block) {
-    if (is_held_for_writing(block)) {
+    if (is_unprotected(block)) {
       memcpy(held_copies.memory + held_copies.count * kBlockBytes,
              reinterpret_cast<const char*>(state.partition->alias + block * kBlockBytes), kBlockBytes);
       held_copies.blocks[held_copies.count++] = block;
