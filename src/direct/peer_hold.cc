@@ -16,10 +16,10 @@ bool is_watched(const node::Session& session, int member) {
 uint64_t amount_of(const PeerRange& range) { return arena::kHold + (range.write ? arena::kWriteHold : 0); }
 
 /// What is read by another mapping need not be mapped in the peer; what is written must be such that the peer's pager would
-/// not have noticed the peer writing it either.
-bool is_there(uint64_t word, bool write) {
-  constexpr uint64_t kBoth = arena::kMapped | arena::kWritable;
-  return arena::state_of(word) == arena::kResident && (!write || (word & kBoth) == kBoth);
+/// not have noticed the peer writing it either. `own`: this process's part is used where the program sees it.
+bool is_there(uint64_t word, bool write, bool own) {
+  const uint64_t wanted = (write || own ? arena::kMapped : 0) | (write ? arena::kWritable : 0);
+  return arena::state_of(word) == arena::kResident && (word & wanted) == wanted;
 }
 
 struct Blocks {
@@ -44,9 +44,11 @@ namespace {
 /// Whether the blocks that were held are there. If they are not watched yet nothing is taken away, and when that begins the
 /// holds are seen (pager/arming.cc).
 bool hold_blocks(const node::Session& session, const PeerRange& range, const Blocks& blocks) {
+  const bool own = range.member == session.index;
   bool all_there = true;
   for (uint64_t block = blocks.first; block < blocks.first + blocks.count; ++block) {
-    all_there = is_there(blocks.words[block].fetch_add(amount_of(range), std::memory_order_seq_cst), range.write) && all_there;
+    const uint64_t before = blocks.words[block].fetch_add(amount_of(range), std::memory_order_seq_cst);
+    all_there = is_there(before, range.write, own) && all_there;
   }
   return all_there || !is_watched(session, range.member);
 }

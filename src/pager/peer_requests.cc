@@ -89,7 +89,8 @@ void answer_peers() {
     under_way[index] = 0;
     --under_way_count;
     if (!is_same) {
-      continue;  // it has died, and another process has its place
+      take_requests_of_peers();  // it has died, and another process has its place, which may have asked meanwhile
+      continue;
     }
     std::atomic<uint32_t>& word = asker.bring_state;
     // release: what was brought is there for the asker.

@@ -93,4 +93,17 @@ def test_what_is_forbidden(mpi, tmp_path):
     run = headroom_run([compile_program(mpi, "window_errors.c")], tmp_path, before=mpi.command(3), memory="1G", direct="on")
     assert run.status == 0, run.errors
     assert run.output == "ok\n"
-    assert run.total("windows_direct") == run.total("puts_direct") == 3
+    assert run.total("windows_direct") == 3
+    assert run.total("puts_direct") == 3 * 4
+
+
+@pytest.mark.parametrize(("ranks", "mode"), [(2, "auto"), (5, "auto"), (4, "turns")])
+def test_programs_that_poll_a_window(mpi, ranks, mode, tmp_path):
+    """Their messages get on meanwhile, and ranks without a processor or a slot get theirs."""
+    program = compile_program(mpi, "window_polls.c")
+    run = headroom_run([program], tmp_path, before=mpi.command(ranks), memory="1G", direct="on", mode=mode, timeout=100)
+    assert run.status == 0, run.errors
+    assert run.output == "ok\n"
+    assert run.total("windows_direct") == ranks
+    assert run.total("folds_direct") >= 5
+    assert run.total("turns_overdue") == 0

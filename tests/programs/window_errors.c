@@ -50,10 +50,34 @@ int main(int argc, char** argv) {
   expect("across the end", MPI_Accumulate(&value, 1, MPI_INT64_T, to, ELEMENTS - 1, 1, MPI_INT64_T, MPI_SUM, window),
          MPI_ERR_RMA_RANGE);
   expect("before the beginning", MPI_Get(&value, 1, MPI_INT, to, -1, 1, MPI_INT, window), MPI_ERR_RMA_RANGE);
+  expect("bits of doubles", MPI_Accumulate(part, 1, MPI_DOUBLE, to, 0, 1, MPI_DOUBLE, MPI_BAND, window), MPI_ERR_OP);
+  expect("the place of no pair", MPI_Accumulate(part, 1, MPI_INT, to, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP);
+  /* Datatypes that reach further than the window, of which the part that is meant does not. */
+  MPI_Datatype wide, column, behind;
+  MPI_Type_create_resized(MPI_INT, 0, (MPI_Aint)1 << 40, &wide);
+  MPI_Type_create_subarray(2, (int[]){ELEMENTS, 2}, (int[]){2, 1}, (int[]){1, 1}, MPI_ORDER_C, MPI_INT, &column);
+  MPI_Type_create_hindexed_block(1, 1, (MPI_Aint[]){-(MPI_Aint)ELEMENTS * 8}, MPI_INT, &behind);
+  MPI_Type_commit(&wide);
+  MPI_Type_commit(&column);
+  MPI_Type_commit(&behind);
+  int two[2] = {5, 6};
+  expect("wide", MPI_Put(two, 1, MPI_INT, to, 7, 1, wide, window), MPI_SUCCESS);
+  expect("column", MPI_Put(two, 2, MPI_INT, to, 0, 1, column, window), MPI_SUCCESS);
+  expect("from behind", MPI_Put(two, 1, MPI_INT, to, 2 * ELEMENTS + 9, 1, behind, window), MPI_SUCCESS);
+  expect("two wide ones", MPI_Put(two, 2, MPI_INT, to, 7, 2, wide, window), MPI_ERR_RMA_RANGE);
+  int seen[10] = {0};
+  MPI_Get(seen, 10, MPI_INT, to, 0, 10, MPI_INT, window);
+  if (seen[7] != 5 || seen[3] != 5 || seen[5] != 6 || seen[9] != 5) {
+    fprintf(stderr, "what was put is not there\n");
+    failed = 1;
+  }
+  MPI_Type_free(&wide);
+  MPI_Type_free(&column);
+  MPI_Type_free(&behind);
   expect("locked twice", MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window), MPI_ERR_RMA_SYNC);
   MPI_Win_unlock(to, window);
   expect("kind of lock", MPI_Win_lock(77, to, 0, window), MPI_ERR_LOCKTYPE);
-  if (handled != 14) {
+  if (handled != 17) {
     fprintf(stderr, "the handler was called %d times\n", handled);
     failed = 1;
   }
