@@ -242,8 +242,9 @@ void Wait::pause() {
     set_blocked();
     pager::set_idle(true);
   }
-  // One poll is not always full progress (rendezvous over UCX needs several), so each sleep is followed by a few.
-  if (polls_ % 4 != 0) {
+  // One poll is not always full progress (rendezvous over UCX needs several), so each sleep is followed by a few. Where every
+  // rank has a processor of its own, nobody needs this one: a sleep would only make the wait longer.
+  if (polls_ % 4 != 0 || !is_oversubscribed()) {
     yield_processor();
     return;
   }
@@ -262,7 +263,7 @@ void progressed(bool moved) {
     return;
   }
   // Without a slot the processor belongs to those who have one; they need it for milliseconds.
-  if (now == Mode::kTurns && idle_rounds > kRoundsBeforeSleep && !has_slot()) {
+  if (now == Mode::kTurns && idle_rounds > kRoundsBeforeSleep && !has_slot() && is_oversubscribed()) {
     sleep_ns(100'000);
     return;
   }

@@ -195,7 +195,7 @@ def test_mpi4py_suite(mpi, short, mpi4py_tests, tmp_path):
     # Large allocations from 64 KiB on, so that the suite's small buffers and Python's objects come from the arena too.
     arguments = [python, mpi4py_tests / "main.py", "-q", *[word for name in modules for word in ("-i", name)]]
     plain = plain_run([*mpi.command(2), *arguments], timeout=150)
-    memory = "1G" if not short else "72M" if mpi.is_open_mpi else "80M"
+    memory = "1G" if not short else "72M" if mpi.is_open_mpi else "88M"
     under = headroom_run(arguments, tmp_path, before=mpi.command(2), memory=memory, large="64K")
     said = mpi4py_result(under.output + under.errors)
     assert said == mpi4py_result(plain.stdout + plain.stderr), under.errors[-3000:]
