@@ -236,6 +236,19 @@ void use_direct(bool on, bool refused) {
   set_direct(on);
 }
 
+void count_passed(PassedFor why) {
+  switch (why) {
+    case PassedFor::kOtherNode:
+      return trace::count(trace::Counter::kPassedForOtherNodes);
+    case PassedFor::kCommunicator:
+      return trace::count(trace::Counter::kPassedForCommunicator);
+    case PassedFor::kArguments:
+      return trace::count(trace::Counter::kPassedForArguments);
+    case PassedFor::kPartitions:
+      return trace::count(trace::Counter::kPassedForPartitions);
+  }
+}
+
 static_assert(sizeof(direct::Waiting) <= 64);
 
 const CoreFunctions kCore = {
@@ -274,7 +287,7 @@ const CoreFunctions kCore = {
     node_place,
     sched::waiters_may_sleep,
     [] { trace::count(trace::Counter::kReceivesOnBothWays); },
-    [] { trace::count(trace::Counter::kMessagesPassed); },
+    count_passed,
     [](const int* members, int count) { return direct::endpoint().open(pager::session(), members, count); },
     [] { return base::settings().reductions == base::ReductionsChoice::kDirect; },
     [](bool alone) {

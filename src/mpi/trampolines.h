@@ -20,6 +20,9 @@ namespace headroom::mpi {
 
 inline constexpr int kEntryCount = 2 * HEADROOM_FUNCTION_COUNT;
 
+/// Why a message is left to the MPI library although messages are direct.
+enum class PassedFor { kOtherNode, kCommunicator, kArguments, kPartitions };
+
 /// What the preloaded library gives a backend.
 struct BackendRequest {
   void* real[kEntryCount];     // what each name means without Headroom; nullptr if this MPI library lacks it
@@ -64,7 +67,7 @@ struct CoreFunctions {
   NodePlace (*node_place)();
   bool (*waiters_may_sleep)();
   void (*count_receive_on_both_ways)();
-  void (*count_passed)();
+  void (*count_passed)(PassedFor why);
   bool (*open_direct)(const int* members, int count);
   bool (*reductions_direct)();
   void (*count_direct_collective)(bool alone);

@@ -116,7 +116,7 @@ def test_order_and_many_unexpected_messages(mpi, tmp_path):
 
 @EVERY_MPI
 def test_errors_cancel_and_messages_to_oneself(mpi, ranks, tmp_path):
-    run, count = messages(mpi, ranks, tmp_path, "errors", 1, memory="1G")
+    run, count = messages(mpi, ranks, tmp_path, "errors", 1, memory="1G", may_pass={"arguments"})
     assert count == ranks * (6 + 50)
     assert run.total("messages_direct") == count
     assert run.total("helped_while_away") > 0  # a synchronous message to a rank that was in a collective of the library
