@@ -223,6 +223,7 @@ class Endpoint {
   bool offer(Sending& sending);
   bool offer_attached(Sending& sending);
   bool set_aside(Sending& sending);
+  bool set_own_aside(Sending& sending);
   bool begin_stream(Sending& sending);
   void end_stream(Sending& sending);
   void set_stream_aside(Sending& sending);

@@ -130,7 +130,17 @@ bool Endpoint::set_aside(Sending& sending) {
   return done;
 }
 
-/// The same, whatever the budget says.
+/// The same of a message to this process itself, which waits for it and so will not receive it first: whatever the budget.
+bool Endpoint::set_own_aside(Sending& sending) {
+  if (!gather_aside(sending)) {
+    return false;
+  }
+  node::take(*session_->ledger, *session_->self, static_cast<int64_t>(sending.aside_bytes));
+  sending.reserved = sending.aside_bytes > 0;
+  return true;
+}
+
+/// The same, and it counts nowhere.
 bool Endpoint::gather_aside(Sending& sending) {
   const uint64_t bytes = sending.content.bytes;
   void* piece = bytes > 0 ? memory_.allocate(bytes) : own_root().channel_to;
@@ -176,12 +186,14 @@ void Endpoint::end_stream(Sending& sending) {
   sending.streams = false;
 }
 
-/// A stream that its receiver cannot take, since it is away and must be asked first: copied aside although memory is short.
+/// A stream that its receiver cannot take, since it is away and must be asked first, or is this process, which waits for it:
+/// copied aside although memory is short.
 void Endpoint::set_stream_aside(Sending& sending) {
   Transfer& transfer = transfer_of(sending.record);
   Root& root = root_of(sending.member);
   TransferState streaming = TransferState::kStreaming;
-  if (root.away.load(std::memory_order_acquire) == 0 || !root.asks_later.load(std::memory_order_relaxed) ||
+  const bool asks_later = root.away.load(std::memory_order_acquire) != 0 && root.asks_later.load(std::memory_order_relaxed);
+  if (!(asks_later || sending.member == session_->index) ||
       !transfer.state.compare_exchange_strong(streaming, TransferState::kCopyingAside, std::memory_order_acq_rel)) {
     return;
   }
@@ -369,7 +381,7 @@ void Endpoint::copy_aside(Sending* sending) {
            .state.compare_exchange_strong(offered, TransferState::kCopyingAside, std::memory_order_acq_rel)) {
     return;
   }
-  const bool done = set_aside(*sending);
+  const bool done = set_aside(*sending) || (sending->member == session_->index && set_own_aside(*sending));
   transfer_of(sending->record).state.store(done ? TransferState::kAside : TransferState::kOffered, std::memory_order_release);
 }
 

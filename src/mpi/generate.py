@@ -37,7 +37,7 @@ DIRECT_WINDOW |= {f"Win_{what}" for what in ("unlock_all", "flush", "flush_all",
 DIRECT_WINDOW |= {"Win_get_attr", "Put", "Get", "Accumulate", "Get_accumulate", "Fetch_and_op", "Compare_and_swap"}
 DIRECT_WINDOW |= {"Rput", "Rget", "Raccumulate", "Rget_accumulate"}
 
-STRAIGHT = {"frequent": "t", "collective": "t", "reduction": "t", "own-waiting": "w", "own-polling": "p"}
+STRAIGHT = {"frequent": "t", "collective": "t", "reduction": "t", "own-waiting": "w", "own-polling": "p", "polling": "p"}
 STRAIGHT |= {"own-direct": "d", "nonblocking": "d", "one-sided": "d"}
 
 
@@ -130,7 +130,7 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
         lines += collective_body(function, known)
     if function.kind == "blocking":
         lines.append("  const WaysMayChange change;")
-    if function.kind not in ("nonblocking", "one-sided"):
+    if function.kind not in ("nonblocking", "one-sided", "polling"):
         lines.append("  const WithoutSlot waiting;")
     if function.kind == "constructor":
         parent, made = function.argument_names[0], function.argument_names[-1]
@@ -138,6 +138,9 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
         lines += ["  {", "    const WithoutSlot waiting;", f"    error = real.{function.name}[kProfiled]({arguments});", "  }"]
         lines.append(f"  note_constructor(error, {parent}, {index}, error == MPI_SUCCESS ? *{made} : MPI_COMM_NULL);")
         lines.append("  return error;")
+    elif function.kind == "polling":
+        lines.append(f"  const int error = real.{function.name}[kProfiled]({arguments});")
+        lines.append("  return after_poll(error, *flag != 0);")
     else:
         lines.append(f"  return real.{function.name}[kProfiled]({arguments});")
     lines.append("}")
@@ -157,11 +160,7 @@ def real_functions(functions: list[Function]) -> str:
 
 def wrappers(functions: list[Function]) -> str:
     known = {function.name for function in functions}
-    wrapped = [
-        (index, f)
-        for index, f in enumerate(functions)
-        if f.kind in ("blocking", "frequent", "collective", "reduction", "constructor", "nonblocking", "one-sided")
-    ]
+    wrapped = [(index, f) for index, f in enumerate(functions) if f.kind != "forward" and not f.kind.startswith("own")]
     lines = ["// Generated from functions.txt; do not edit."]
     lines += [wrapper(index, f, known) + "\n" for index, f in wrapped]
     lines.append("#define HEADROOM_WRAPPED_FUNCTIONS(X) \\")

@@ -1,5 +1,6 @@
 """The ends of requests: arrays of every kind of request, each function that ends some; requests that are freed or cancelled,
-messages that are too long, to oneself, with large counts, and to ranks that are in other calls."""
+messages that are too long, to oneself, with large counts, and to ranks that are in other calls. And the MPI library's own
+communicators and requests beside those whose messages are direct."""
 
 import re
 
@@ -41,3 +42,44 @@ def test_every_way_to_end_requests_while_memory_is_short(mpi, engine, tmp_path):
     run = completion(mpi, 4, tmp_path, 40, 1, memory="96M", engine=engine)
     assert run.engines() == {engine}
     run.assert_paged(4 * 40 * MIB, 96 * MIB)
+
+
+def on_library_communicators(mpi, ranks: int, pressure: int, tmp_path, *how, may_pass, **settings):
+    run = headroom_run(
+        [compile_program(mpi, "library_communicators.c"), pressure, *how],
+        tmp_path,
+        before=mpi.command(ranks),
+        direct="on",
+        may_pass=may_pass,
+        **settings,
+    )
+    assert run.status == 0, run.errors
+    direct, passed, partitioned = map(int, re.search(r"^ok (\d+) (\d+) (\d+)$", run.output, re.M).groups())
+    assert run.total("messages_direct") == direct > 0
+    assert run.total("passed_for_communicator") == passed > 0
+    assert run.total("passed_for_partitions") == partitioned
+    return run
+
+
+def passes(mpi) -> set[str]:
+    return {"communicator"} if mpi.is_open_mpi else {"communicator", "partitions"}  # Open MPI 5.0: of MPI 3.1
+
+
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+@pytest.mark.parametrize("ranks", [2, 6])
+def test_communicators_of_the_library(mpi, ranks, tmp_path):
+    on_library_communicators(mpi, ranks, 1, tmp_path, may_pass=passes(mpi), memory="1G")
+
+
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+def test_communicators_of_the_library_while_memory_is_short(mpi, engine, tmp_path):
+    run = on_library_communicators(mpi, 4, 40, tmp_path, may_pass=passes(mpi), memory="96M", engine=engine)
+    assert run.engines() == {engine}
+    assert run.total("turns_overdue") == 0  # a rank that looks again and again (MPI_Parrived) does not keep its turn
+    run.assert_paged(4 * 40 * MIB, 96 * MIB)
+
+
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+def test_spawned_processes(mpi, tmp_path):
+    run = on_library_communicators(mpi, 2, 1, tmp_path, "spawn", may_pass={"communicator"}, memory="1G")
+    assert run.output.count("children ok") == 1

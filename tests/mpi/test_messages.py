@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 EVERY_MPI = pytest.mark.parametrize(
     ("mpi", "ranks"),
-    [*((mpi, 2) for mpi in (*WHEELS, STANDARD_ABI, *DEBIAN)), *((mpi, 5) for mpi in WHEELS)],
+    [*((mpi, 2) for mpi in (*WHEELS, STANDARD_ABI, *DEBIAN)), *((mpi, 8) for mpi in WHEELS)],
     ids=lambda value: getattr(value, "name", value),
 )
 
@@ -109,9 +109,18 @@ def test_random_datatypes_while_memory_is_short(mpi, engine, tmp_path):
 
 
 def test_order_and_many_unexpected_messages(mpi, tmp_path):
-    run, count = messages(mpi, 5, tmp_path, "order", 1, 0, 20000, memory="1G", timeout=200)
-    assert count == 4 * 2 * 20000 == run.total("messages_direct")
-    assert run.total("messages_unexpected_peak") > 20000
+    run, count = messages(mpi, 5, tmp_path, "order", 1, 0, 25000, memory="1G")
+    assert count == 4 * 2 * 25000 == run.total("messages_direct")
+    assert run.total("messages_unexpected_peak") >= 4 * 25000
+
+
+@pytest.mark.parametrize("what", ["order", "errors", "communicators"])
+def test_order_errors_and_communicators_while_memory_is_short(mpi, what, engine, tmp_path):
+    may_pass = {"arguments"} if what == "errors" else set()
+    run, count = messages(mpi, 4, tmp_path, what, 40, 0, 1000, memory="96M", engine=engine, may_pass=may_pass)
+    assert count == run.total("messages_direct") > 0
+    assert run.engines() == {engine}
+    run.assert_paged(4 * 40 * MIB, 96 * MIB)
 
 
 @EVERY_MPI

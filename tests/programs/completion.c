@@ -454,18 +454,21 @@ static void truncated(void) {
 }
 
 static void to_oneself(void) {
-  const int sizes[] = {0, 1, 39, 128, 5000, 70000, 1 << 20};
-  static unsigned char attached[2 << 20];
+  const int sizes[] = {0, 1, 39, 128, 5000, 70000, 1 << 20, 3 << 20};
+  static unsigned char attached[4 << 20];
   MPI_Buffer_attach(attached, sizeof attached);
-  for (int i = 0; i < 7; ++i) {
+  for (int i = 0; i < 8; ++i) {
     const int count = sizes[i];
     unsigned char *out = malloc((size_t)count + 1), *in = malloc((size_t)count + 1);
     MPI_Request requests[2];
     MPI_Status status, statuses[2];
     MPI_Message message;
-    for (int kind = 0; kind < 9; ++kind) {
+    for (int kind = 0; kind < 10; ++kind) {
       fill(out, (size_t)count, (unsigned)(rank + kind));
       memset(in, 1, (size_t)count);
+      if (kind == 9) {
+        press();
+      }
       ++sent;
       switch (kind) {
         case 0:
@@ -513,6 +516,10 @@ static void to_oneself(void) {
           status = statuses[0];
           MPI_Request_free(&requests[0]);
           MPI_Request_free(&requests[1]);
+          break;
+        case 9: /* MPI lets this wait for ever; Headroom does not, however short memory is */
+          MPI_Send(out, count, MPI_BYTE, rank, 50, MPI_COMM_WORLD);
+          MPI_Recv(in, count, MPI_BYTE, MPI_ANY_SOURCE, 50, MPI_COMM_WORLD, &status);
           break;
       }
       check_status(&status, rank, 50, count);

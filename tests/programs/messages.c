@@ -360,6 +360,8 @@ static void order(int count) {
       ++received;
     }
     MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD); /* all are there, and none was asked for */
+    press();
     for (int i = count - 1; i >= 0; --i) {
       for (int other = 1; other < ranks; ++other) {
         MPI_Recv(number, 2, MPI_INT, other, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -378,6 +380,7 @@ static void order(int count) {
       number[1] = i;
       MPI_Send(number, 2, MPI_INT, 0, i, MPI_COMM_WORLD);
     }
+    MPI_Barrier(MPI_COMM_WORLD);
   }
 }
 

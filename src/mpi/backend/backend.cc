@@ -164,6 +164,14 @@ int poll_until_done(Poll poll_library) {
   return error;
 }
 
+/// After a call that may find nothing: a program that polls in a loop counts as waiting after a while.
+inline int after_poll(int error, bool found) {
+  if (core->counts_polls()) {
+    core->polled(found || error != MPI_SUCCESS);
+  }
+  return error;
+}
+
 void begin_datatypes();
 #include "communicators.inc"
 #include "datatypes.inc"
