@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, headroom_run
+from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, headroom_run, on_nodes
 
 MIB = 1 << 20
 
@@ -94,12 +94,32 @@ def test_every_call_while_memory_is_short(mpi, engine, tmp_path):
     run.assert_paged(4 * (40 + 8) * MIB, 96 * MIB)
 
 
-@pytest.mark.parametrize("ranks", [2, 5])
+@pytest.mark.parametrize("ranks", [2, 8])
 def test_random_datatypes(mpi, ranks, tmp_path):
     """Random nested datatypes on both sides, with MPI_Pack and MPI_Unpack as the oracle."""
-    run, count = messages(mpi, ranks, tmp_path, "types", 1, 17 * ranks, 500, memory="1G")
-    assert count == run.total("messages_direct") > ranks * 400
-    assert run.total("messages_fetched") > ranks * 50
+    rounds = 8000 // ranks
+    run, count = messages(mpi, ranks, tmp_path, "types", 1, 1_000_003 * ranks, rounds, memory="2G")
+    assert count == run.total("messages_direct") == ranks * (rounds + 6)
+    assert run.total("messages_fetched") > count // 4
+
+
+def test_random_datatypes_on_three_nodes(mpi, tmp_path):
+    """Emulated: each rank's next one is on its node in one run, on another in the other."""
+    program = compile_program(mpi, "messages.c")
+    for distance, passed in ((3, 0), (1, 6 * 1006)):
+        run = headroom_run(
+            [program, "types", 1, 5_000_011 * distance, 1000, distance],
+            tmp_path,
+            before=[*mpi.command(6), *on_nodes(3)],
+            memory="1G",
+            direct="on",
+            may_pass={"other_nodes"} if passed else set(),
+        )
+        assert run.status == 0, run.errors
+        assert len(run.reports) == 3
+        assert run.output == f"ok {6 * 1006}\n"
+        assert run.total("passed_for_other_nodes") == passed
+        assert run.total("messages_direct") == 6 * 1006 - passed
 
 
 def test_random_datatypes_while_memory_is_short(mpi, engine, tmp_path):
