@@ -10,7 +10,10 @@ namespace headroom::direct {
 namespace {
 
 constexpr uint32_t kSpins = 10;  // less than a microsecond
-constexpr uint32_t kYields = 24;
+// Where ranks share processors, who sleeps must be woken, perhaps on a processor that is busy while another one is idle; who
+// yields is where a processor becomes free. In turns the slot is needed by others.
+constexpr uint32_t kYields = 400;
+constexpr uint32_t kYieldsInTurns = 24;
 constexpr uint32_t kEager = 400;
 constexpr uint32_t kFirstPoke = 64;
 constexpr uint32_t kPokeEach = 256;
@@ -39,7 +42,7 @@ void Waiting::pause() {
 }
 
 void Waiting::pause_or_sleep() {
-  if (rounds_ < kSpins + kYields) {
+  if (rounds_ < kSpins + (sched::mode() == sched::Mode::kTurns ? kYieldsInTurns : kYields)) {
     (void)base::system_call(SYS_sched_yield);
     return;
   }
