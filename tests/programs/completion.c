@@ -5,6 +5,7 @@
    messages this job sent inside the node, and how many on the communicator between groups.
    usage: completion PRESSURE_MIB ROUNDS FOLDER */
 #include <mpi.h>
+#include <unistd.h>
 
 #include "pressure.h"
 
@@ -549,6 +550,9 @@ static void progress(void) {
     sent += kind == 2 ? 2 : 1;
     for (int step = 0; step < 2; ++step) {
       if ((step == 0) == (rank % 2 == 0)) {
+        if (step == 0) {
+          usleep(20000); /* so that most receivers are in their calls: some must be */
+        }
         (kind % 2 == 0 ? MPI_Ssend : MPI_Send)(out, count, MPI_BYTE, to, 60, MPI_COMM_WORLD);
       } else if (kind == 0) {
         MPI_Barrier(MPI_COMM_WORLD);
