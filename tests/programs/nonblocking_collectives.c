@@ -125,6 +125,25 @@ static void everything_at_once(int count, int step, int root, int way) {
   MPI_Iallreduce(own, folded, count, MPI_INT, MPI_SUM, comm, &requests[used++]);
   MPI_Ireduce(own, largest, count, MPI_INT, MPI_MAX, root, comm, &requests[used++]);
   started += all_served ? 2 : 0;
+  /* Rank r gets 1 + r % 2 elements of these, or one of each block. */
+  int parts[MOST], parts_before = 0, elements = 0, operand[2 * MOST], block[MOST], part[2], one = 0;
+  for (int r = 0; r < size; ++r) {
+    parts[r] = 1 + r % 2;
+    parts_before += r < rank ? parts[r] : 0;
+    elements += parts[r];
+    block[r] = value(rank, r, 1);
+  }
+  for (int i = 0; i < elements; ++i) {
+    operand[i] = value(rank, 7, i);
+  }
+  int through[2] = {rank, value(rank, 0, 0)}, *before = make(n);
+  MPI_Ireduce_scatter(operand, part, parts, MPI_INT, MPI_SUM, comm, &requests[used++]);
+  MPI_Ireduce_scatter_block(MPI_IN_PLACE, block, 1, MPI_INT, MPI_SUM, comm, &requests[used++]);
+  MPI_Iscan(MPI_IN_PLACE, through, 2, MPI_INT, MPI_SUM, comm, &requests[used++]);
+  MPI_Iexscan(&rank, &one, 1, MPI_INT, MPI_SUM, comm, &requests[used++]);
+  started += 4;
+  MPI_Iexscan(own, before, count, MPI_INT, MPI_MAX, comm, &requests[used++]);
+  started += all_served ? 1 : 0;
   if (step != 1) {
     MPI_Type_free(&type);
   }
@@ -174,8 +193,40 @@ static void everything_at_once(int count, int step, int root, int way) {
       fail(count, i, largest[i], value(size - 1, 0, i));
     }
   }
-  int* buffers[] = {broadcast,   own, gathered, gathered_v, scattered, scattered_v, got,    got_v,  collected,
-                    collected_v, out, in,       out_v,      in_v,      in_w,        folded, largest};
+  for (int i = 0; i < parts[rank]; ++i) {
+    unsigned expected = 0;
+    for (int r = 0; r < size; ++r) {
+      expected += (unsigned)value(r, 7, parts_before + i);
+    }
+    doing = "MPI_Ireduce_scatter";
+    if (part[i] != (int)expected) {
+      fail(parts[rank], i, part[i], (int)expected);
+    }
+  }
+  unsigned block_sum = 0, through_sum = 0;
+  for (int r = 0; r < size; ++r) {
+    block_sum += (unsigned)value(r, rank, 1);
+    through_sum += r <= rank ? (unsigned)value(r, 0, 0) : 0;
+  }
+  doing = "MPI_Ireduce_scatter_block";
+  if (block[0] != (int)block_sum) {
+    fail(1, 0, block[0], (int)block_sum);
+  }
+  doing = "MPI_Iscan";
+  if (through[0] != rank * (rank + 1) / 2 || through[1] != (int)through_sum) {
+    fail(2, 0, through[0], rank * (rank + 1) / 2);
+  }
+  doing = "MPI_Iexscan";
+  if (one != rank * (rank - 1) / 2) {
+    fail(1, 0, one, rank * (rank - 1) / 2);
+  }
+  for (int i = 0; i < count && rank > 0; ++i) {
+    if (before[i] != value(rank - 1, 0, i)) {
+      fail(count, i, before[i], value(rank - 1, 0, i));
+    }
+  }
+  int* buffers[] = {broadcast,   own, gathered, gathered_v, scattered, scattered_v, got,    got_v,   collected,
+                    collected_v, out, in,       out_v,      in_v,      in_w,        folded, largest, before};
   for (size_t index = 0; index < sizeof buffers / sizeof *buffers; ++index) {
     free(buffers[index]);
   }
