@@ -10,13 +10,14 @@
 namespace headroom::direct {
 
 void Endpoint::go_away() {
-  if (posted_.count() == 0 && streams_in_ == nullptr && streams_out_ == nullptr && !threads_) {
+  if (!threads_.may_be_several() && posted_.count() == 0 && streams_in_ == nullptr && streams_out_ == nullptr) {
     return;
   }
   if (!has_helper_.exchange(true) && !pager::start_thread(help, this)) {
     has_helper_.store(false);
     return;
   }
+  const Guard guard(*this);  // from now on the helper may be at work
   own_root().away.fetch_add(1, std::memory_order_release);
 }
 
@@ -25,7 +26,7 @@ void Endpoint::come_back() {
     return;
   }
   // With the lock: the helper is not at work, and does not begin unless other threads of this process are away.
-  const base::LockHolder lock(lock_);
+  const Guard guard(*this);
   own_root().away.fetch_sub(1, std::memory_order_release);
 }
 
@@ -88,14 +89,22 @@ void* Endpoint::help(void* endpoint) {
     while (root.away_bell.exchange(0, std::memory_order_acq_rel) == 0) {
       base::futex_wait(&root.away_bell, 0, -1, true);
     }
-    const base::LockHolder lock(self.lock_);
-    if (self.is_away()) {
+    self.lock_.lock();
+    // acquire: pairs with go_away(), so what that thread has done before is seen, though it took no lock.
+    if (root.away.load(std::memory_order_acquire) != 0) {
       trace::count(trace::Counter::kHelpedWhileAway);
       self.helping_ = true;
       (void)self.progress_locked();
       self.acknowledge_all();
       self.helping_ = false;
+      while (Receiving* left = self.first_left_) {
+        (void)self.take_left(*left);
+        self.lock_.unlock();
+        self.copy_for_another(*left);
+        self.lock_.lock();
+      }
     }
+    self.lock_.unlock();
   }
   return nullptr;
 }

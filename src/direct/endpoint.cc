@@ -47,7 +47,7 @@ void Endpoint::wake(int member) {
     root.sleeping.store(0, std::memory_order_relaxed);
     root.bell.fetch_add(1, std::memory_order_release);
     base::futex_wake(&root.bell, 1 << 20, true);
-    trace::count_alone(Counter::kBellsRung);
+    trace::count(Counter::kBellsRung);
   }
 }
 
@@ -208,8 +208,17 @@ bool Endpoint::progress_locked() {
 }
 
 bool Endpoint::progress() {
-  const Guard guard(*this);
-  return progress_locked();
+  bool came = false;
+  Receiving* left = nullptr;
+  {
+    const Guard guard(*this);
+    came = progress_locked();
+    left = __builtin_expect(first_left_ != nullptr, 0) ? take_what_waits_long() : nullptr;
+  }
+  if (left != nullptr) {
+    copy_for_another(*left);
+  }
+  return came;
 }
 
 void Endpoint::drop(Message* message) {
@@ -306,16 +315,26 @@ bool Endpoint::take_waiting(Receiving& receiving) {
 }
 
 void Endpoint::receive(Receiving& receiving) {
-  const Guard guard(*this);
-  if (!take_waiting(receiving)) {
-    posted_.append(&receiving);
-    count_asking(receiving, 1);
+  {
+    const Guard guard(*this);
+    if (!take_waiting(receiving)) {
+      posted_.append(&receiving);
+      count_asking(receiving, 1);
+      return;
+    }
   }
+  (void)finish(receiving);
 }
 
 bool Endpoint::receive_if_there(Receiving& receiving) {
-  const Guard guard(*this);
-  return take_waiting(receiving);
+  {
+    const Guard guard(*this);
+    if (!take_waiting(receiving)) {
+      return false;
+    }
+  }
+  (void)finish(receiving);
+  return true;
 }
 
 /// False if it has a message.
@@ -336,12 +355,15 @@ bool Endpoint::withdraw(Receiving& receiving) {
 }
 
 void Endpoint::receive_message(Message* message, Receiving& receiving) {
-  const Guard guard(*this);
-  RecordHeader* record = message->record;
-  const int member = message->member;
-  const uint64_t bytes = message->bytes;
-  give_to(free_messages_, message);
-  deliver(receiving, record, member, bytes);
+  {
+    const Guard guard(*this);
+    RecordHeader* record = message->record;
+    const int member = message->member;
+    const uint64_t bytes = message->bytes;
+    give_to(free_messages_, message);
+    deliver(receiving, record, member, bytes);
+  }
+  (void)finish(receiving);
 }
 
 bool Endpoint::cancel(Receiving& receiving) {
@@ -356,7 +378,10 @@ bool Endpoint::cancel(Receiving& receiving) {
 
 EndpointFunctions endpoint_functions() {
   EndpointFunctions functions = {};
-  functions.expect_threads = [] { endpoint().expect_threads(); };
+  functions.expect_threads = [] {
+    endpoint().expect_threads();
+    return &endpoint().threads();
+  };
   functions.send = [](int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
                       Sending*& sending) { return endpoint().send(member, envelope, content, kind, looks, sending); };
   functions.is_finished = [](Sending* sending) { return endpoint().is_finished(sending); };
@@ -369,6 +394,7 @@ EndpointFunctions endpoint_functions() {
   functions.cancel_receive = [](Receiving& receiving) { return endpoint().cancel(receiving); };
   functions.receive_if_there = [](Receiving& receiving) { return endpoint().receive_if_there(receiving); };
   functions.withdraw = [](Receiving& receiving) { return endpoint().withdraw(receiving); };
+  functions.finish = [](Receiving& receiving) { return endpoint().finish(receiving); };
   functions.find = [](const Envelope& wanted, Found& found) { return endpoint().find(wanted, found); };
   functions.extract = [](const Envelope& wanted) { return endpoint().extract(wanted); };
   functions.receive_message = [](Message* message, Receiving& receiving) { endpoint().receive_message(message, receiving); };

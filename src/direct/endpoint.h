@@ -6,19 +6,21 @@
 // (waiting.h).
 //
 // Knows nothing of MPI's types: whom to send to is a member of the node session, what is sent is a Content, and a message is
-// told by its Envelope. Thread-safe if opened so (one lock); what is kept for each message lies in private memory of its own,
-// and no call allocates from the program's heap.
+// told by its Envelope. Thread-safe if told so: one lock, and long content is copied without it (apart.cc). What is kept for
+// each message lies in private memory of its own, and no call allocates from the program's heap.
 #pragma once
 
 #include <cstdint>
 
 #include "base/status.h"
+#include "base/threads_lock.h"
 #include "direct/channel.h"
 #include "direct/layout.h"
 #include "direct/matching.h"
 #include "direct/message_memory.h"
 #include "direct/transfer.h"
 #include "node/session.h"
+#include "trace/counters.h"
 
 namespace headroom::direct {
 
@@ -49,6 +51,7 @@ struct Sending {
   bool cancelled = false;
   bool streams = false;
   bool helped = false;
+  bool copied_aside = false;
   int member = 0;
   uint64_t streamed = 0;     // bytes put into the ring
   uint64_t aside_bytes = 0;  // of the copy or the ring, 0: there is none
@@ -81,6 +84,9 @@ class LeftSendings {
 struct Receiving : PostedReceive {
   Content into = {};
   std::atomic<bool> complete = false;
+  // Whoever waits for it asks finish() again and again, so a long content may be left to that (apart.cc).
+  bool may_be_left = false;
+  std::atomic<bool> is_left = false;
   bool cancelled = false;
   bool truncated = false;
   int32_t source = 0;
@@ -89,7 +95,8 @@ struct Receiving : PostedReceive {
   int member = -1;                 // that the message comes from, -1 if not known yet
   RecordHeader* record = nullptr;  // while it is fed by a stream
   uint64_t streamed = 0;
-  Receiving* next = nullptr;
+  Receiving* next = nullptr;      // among those fed by streams, or those that are left
+  Receiving* previous = nullptr;  // among those that are left
   // A receive that waits for messages elsewhere too (the MPI library's, from other nodes) is asked before it gets one here;
   // called with the endpoint's lock, by a thread of the program's. `message` tells messages apart. nullptr: it is not asked.
   bool (*may_take)(void* owner, int32_t tag, uint64_t message) = nullptr;
@@ -129,9 +136,10 @@ class Endpoint {
   /// Maps message memory and the memory of all members in `members`; false if any of that cannot be had. Once. `mapped`: where
   /// this process has message memory mapped already, if it has (several endpoints in one process).
   bool open(const node::Session& session, const int* members, int count, char* mapped = nullptr);
-  /// From now on calls come from several threads.
-  void expect_threads() { threads_ = true; }
-  [[nodiscard]] bool has_threads() const { return threads_; }
+  /// From now on calls may come from several threads; this one has called so far.
+  void expect_threads() { threads_.expect_several(); }
+  /// Those that call: others of the layer's locks are theirs too.
+  [[nodiscard]] base::CallingThreads& threads() { return threads_; }
   [[nodiscard]] bool is_open() const { return open_; }
   [[nodiscard]] MessageMemory& memory() { return memory_; }
 
@@ -153,6 +161,8 @@ class Endpoint {
   bool receive_if_there(Receiving& receiving);
   /// The receive got a message elsewhere; false if it has one here.
   bool withdraw(Receiving& receiving);
+  /// Copies the content that was left to the thread that waits for it (Receiving::is_left). True if the receive is complete.
+  bool finish(Receiving& receiving);
   /// Receives a message from `member` without more ado if it comes at once, or false: then receive() it.
   bool receive_next(int member, const Envelope& wanted, const Content& into, NextMessage& got);
 
@@ -174,7 +184,7 @@ class Endpoint {
   /// Whether node-mates may need this process while it waits for something else: it has receives posted, or a message is under
   /// way that both sides move. If not, it may wait in the MPI library.
   [[nodiscard]] bool is_needed() const {
-    return threads_ || posted_.count() != 0 || streams_in_ != nullptr || streams_out_ != nullptr;
+    return threads_.may_be_several() || posted_.count() != 0 || streams_in_ != nullptr || streams_out_ != nullptr;
   }
   /// Called now and then by those who wait: ends this process if one that it exchanges messages with ended a while ago without
   /// leaving, since what is waited for may never come.
@@ -190,8 +200,31 @@ class Endpoint {
   bool is_drained();
 
  private:
-  struct Guard : base::LockHolder {
-    explicit Guard(Endpoint& endpoint) : LockHolder(endpoint.lock_, endpoint.threads_ || endpoint.is_away()) {}
+  /// Around everything that the program's threads do here. Locks only where another thread may be here too: one of the
+  /// program's, or while all of them are away, the helper.
+  class Guard {
+   public:
+    explicit Guard(Endpoint& endpoint) : endpoint_(endpoint) {
+      const bool away = endpoint.is_away();
+      if (__builtin_expect(endpoint.threads_.may_be_several(), 0)) {
+        taken_ = endpoint.lock_.enter(endpoint.threads_, !away) ? Taken::kAlone : Taken::kLocked;
+      } else if (away) {
+        endpoint.lock_.lock();
+        taken_ = Taken::kLocked;
+      }
+    }
+    ~Guard() {
+      if (__builtin_expect(taken_ != Taken::kNothing, 0)) {
+        endpoint_.lock_.leave(taken_ == Taken::kAlone);
+      }
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    enum class Taken : uint8_t { kNothing, kAlone, kLocked };
+    Endpoint& endpoint_;
+    Taken taken_ = Taken::kNothing;
   };
 
   // away.cc
@@ -199,6 +232,14 @@ class Endpoint {
   static void* help(void* endpoint);
   void acknowledge(RecordHeader* record, int member);
   void acknowledge_all();
+
+  // apart.cc
+  [[nodiscard]] bool leaves(const Receiving& receiving, const Transfer& transfer) const;
+  void leave(Receiving& receiving, RecordHeader* record, int member);
+  bool take_left(Receiving& receiving);
+  void copy_left(Receiving& receiving);
+  void copy_for_another(Receiving& receiving);
+  Receiving* take_what_waits_long();
 
   // endpoint.cc
   bool progress_locked();
@@ -227,9 +268,10 @@ class Endpoint {
   bool begin_stream(Sending& sending);
   void end_stream(Sending& sending);
   void set_stream_aside(Sending& sending);
+  bool set_matched_aside(Sending& sending);
   bool gather_aside(Sending& sending);
   bool move_stream(Sending& sending);
-  bool is_finished_locked(Sending* sending);
+  bool is_over(Sending* sending);
   void reap();
   void help_receiver(Sending& sending);
   void release(Sending* sending);
@@ -241,6 +283,8 @@ class Endpoint {
   static void unclaim(RecordHeader* record);
   void deliver(Receiving& receiving, RecordHeader* record, int member, uint64_t bytes);
   void fetch(RecordHeader* record, const Content& into, int member);
+  void fetch_content(RecordHeader* record, const Content& into, int member);
+  void end_fetch(RecordHeader* record, const Content& into, int member);
   void take_payload(RecordHeader* record, uint64_t bytes, const Content& to);
   bool fetch_together(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way);
   void combine(const Content& from, const Content& to, int member, const Way& way);
@@ -250,8 +294,8 @@ class Endpoint {
   bool is_peer_[node::kMaxMembers] = {};
   MessageMemory memory_;
   bool open_ = false;
-  bool threads_ = false;
-  base::FutexLock lock_;
+  base::CallingThreads threads_;
+  base::ThreadsLock lock_;
   ChannelWriter writers_[node::kMaxMembers];
   ChannelReader readers_[node::kMaxMembers];
   uint8_t delay_[node::kMaxMembers] = {};  // before a message of each member is looked for, in pauses
@@ -266,6 +310,10 @@ class Endpoint {
   Sending* free_sendings_ = nullptr;
   Sending* streams_out_ = nullptr;
   Receiving* streams_in_ = nullptr;
+  Receiving* first_left_ = nullptr;  // to be copied without the lock (apart.cc), first in, first out
+  Receiving* last_left_ = nullptr;
+  uint32_t looks_past_left_ = 0;            // of threads that wait for something else
+  std::atomic<uint64_t> filled_bytes_ = 0;  // held, of receives that are being copied by both sides
   LeftSendings left_;
   uint64_t held_bytes_ = 0;
   int64_t asking_ = 0;  // posted receives that must be asked
@@ -280,7 +328,7 @@ Endpoint& endpoint();
 
 /// The endpoint for those who do not link with it: the MPI backends.
 struct EndpointFunctions {
-  void (*expect_threads)();
+  base::CallingThreads* (*expect_threads)();
   SendOutcome (*send)(int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
                       Sending*& sending);
   bool (*is_finished)(Sending* sending);
@@ -291,6 +339,7 @@ struct EndpointFunctions {
   bool (*cancel_receive)(Receiving& receiving);
   bool (*receive_if_there)(Receiving& receiving);
   bool (*withdraw)(Receiving& receiving);
+  bool (*finish)(Receiving& receiving);
   bool (*find)(const Envelope& wanted, Found& found);
   Message* (*extract)(const Envelope& wanted);
   void (*receive_message)(Message* message, Receiving& receiving);

@@ -75,19 +75,22 @@ bool Endpoint::claim(RecordHeader* record, int member) {
     switch (state) {
       case TransferState::kOffered:
       case TransferState::kAside:
+      case TransferState::kMatched:
       case TransferState::kStreaming: {
-        const TransferState taken = state == TransferState::kOffered ? TransferState::kTaken
-                                    : state == TransferState::kAside ? TransferState::kTakenAside
-                                                                     : TransferState::kStreamTaken;
+        const TransferState taken = state == TransferState::kStreaming ? TransferState::kStreamTaken
+                                    : state == TransferState::kAside   ? TransferState::kTakenAside
+                                                                       : TransferState::kTaken;
         if (transfer.state.compare_exchange_weak(state, taken, std::memory_order_acq_rel)) {
           return true;
         }
         break;
       }
       case TransferState::kCopyingAside:
-        wait_for_other_side(
-            member, [&] { return (state = transfer.state.load(std::memory_order_acquire)) != TransferState::kCopyingAside; });
+      case TransferState::kCopyingMatched: {
+        const TransferState copying = state;
+        wait_for_other_side(member, [&] { return (state = transfer.state.load(std::memory_order_acquire)) != copying; });
         break;
+      }
       case TransferState::kCancelled:
         transfer.state.store(TransferState::kDone, std::memory_order_release);
         ChannelReader::give_back(record);
@@ -121,8 +124,13 @@ bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const C
   }
   const Span span = span_of(to);
   uint64_t offset = 0;
-  const bool held =
-      (!pager::is_armed() || span.bytes <= pager::largest_hold()) && pager::hold_for_peer(span.begin, span.bytes, true, offset);
+  // Among several threads, all that are at it together hold no more than one may.
+  const uint64_t others_fill = filled_bytes_.fetch_add(span.bytes, std::memory_order_relaxed);
+  const bool held = (!pager::is_armed() || others_fill + span.bytes <= pager::largest_hold()) &&
+                    pager::hold_for_peer(span.begin, span.bytes, true, offset);
+  if (!held) {
+    filled_bytes_.fetch_sub(span.bytes, std::memory_order_relaxed);
+  }
   if (!held && (member == session_->index || pager::overlaps(span.begin, span.bytes) || !suits_attaching(to) ||
                 !root_of(member).attaches_to[session_->index].load(std::memory_order_acquire))) {
     return false;
@@ -149,8 +157,8 @@ bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const C
   }
   if (held) {
     pager::drop_hold(span.begin, span.bytes, true);
+    filled_bytes_.fetch_sub(span.bytes, std::memory_order_relaxed);
   }
-  trace::count_alone(Counter::kMessagesShared);
   return true;
 }
 
@@ -175,6 +183,12 @@ void Endpoint::combine(const Content& from, const Content& to, int member, const
 
 /// Copies the content of a message that is claimed and does not stream, and gives its record back.
 void Endpoint::fetch(RecordHeader* record, const Content& into, int member) {
+  fetch_content(record, into, member);
+  end_fetch(record, into, member);
+}
+
+/// The first half, which needs no lock.
+void Endpoint::fetch_content(RecordHeader* record, const Content& into, int member) {
   Transfer& transfer = transfer_of(record);
   const uint64_t bytes = transfer.bytes < into.bytes ? transfer.bytes : into.bytes;
   const TransferState state = transfer.state.load(std::memory_order_relaxed);
@@ -200,20 +214,30 @@ void Endpoint::fetch(RecordHeader* record, const Content& into, int member) {
       report_lost(member);
     }
   }
-  if (attached) {
-    trace::count_alone(Counter::kMessagesAttached);
-    trace::count_alone(Counter::kMessagesAttachedBytes, bytes);
-  }
-  if (!aside) {
-    trace::count_alone(Counter::kMessagesFetched);
-    trace::count_alone(Counter::kMessagesFetchedBytes, bytes);
-  }
   if (acknowledged && memory_.is_own(transfer.aside)) {
     memory_.release(memory_.at<char>(transfer.aside), transfer.bytes);
     node::release(*session_->ledger, *session_->self, static_cast<int64_t>(transfer.bytes));
   }
+}
+
+/// The second half: the record and what was done are for the lock.
+void Endpoint::end_fetch(RecordHeader* record, const Content& into, int member) {
+  const Transfer& transfer = transfer_of(record);
+  const TransferState state = transfer.state.load(std::memory_order_relaxed);
+  if (state != TransferState::kAcknowledged && state != TransferState::kTakenAside) {
+    const uint64_t bytes = transfer.bytes < into.bytes ? transfer.bytes : into.bytes;
+    trace::count_alone(Counter::kMessagesFetched);
+    trace::count_alone(Counter::kMessagesFetchedBytes, bytes);
+    if (transfer.attached != 0) {
+      trace::count_alone(Counter::kMessagesAttached);
+      trace::count_alone(Counter::kMessagesAttachedBytes, bytes);
+    }
+    if (has_sharing(transfer) && sharing_of(record).shared.load(std::memory_order_relaxed) != 0) {
+      trace::count_alone(Counter::kMessagesShared);
+    }
+  }
   // release: the sender may write its memory again when it sees this.
-  transfer.state.store(TransferState::kDone, std::memory_order_release);
+  transfer_of(record).state.store(TransferState::kDone, std::memory_order_release);
   ChannelReader::give_back(record);
   wake(member);
 }
@@ -233,6 +257,10 @@ void Endpoint::deliver(Receiving& receiving, RecordHeader* record, int member, u
                           receiving.into.layout, receiving.into.combine});
       receiving.next = streams_in_;
       streams_in_ = &receiving;
+      return;
+    }
+    if (__builtin_expect(threads_.are_several(), 0) && leaves(receiving, transfer_of(record))) {
+      leave(receiving, record, member);
       return;
     }
     fetch(record, receiving.into, member);
@@ -263,7 +291,11 @@ void Endpoint::take_payload(RecordHeader* record, uint64_t bytes, const Content&
 /// Looks for a message where it is most likely: next in the channel from `member`, asked for by nobody else.
 bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& into, NextMessage& got) {
   const bool many = sched::waiters_may_sleep();
-  if (threads_ || is_away() || posted_.count() != 0 || unexpected_.count() != 0) {
+  if (threads_.are_several()) {
+    return false;
+  }
+  const Guard guard(*this);
+  if (threads_.are_several() || is_away() || posted_.count() != 0 || unexpected_.count() != 0) {
     return false;
   }
   ChannelReader& reader = readers_[member];

@@ -152,8 +152,7 @@ bool Endpoint::gather_aside(Sending& sending) {
   }
   transfer_of(sending.record).aside = memory_.offset_of(piece);
   sending.aside_bytes = bytes;
-  trace::count_alone(Counter::kMessagesAside);
-  trace::count_alone(Counter::kMessagesAsideBytes, bytes);
+  sending.copied_aside = true;
   return true;
 }
 
@@ -294,16 +293,15 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
       __builtin_prefetch(content.address + ahead, 0);
     }
   }
-  for (bool finished = is_finished_locked(sending);; finished = is_finished_locked(sending)) {
-    if (finished) {
-      sending = nullptr;
-      return SendOutcome::kComplete;
-    }
-    if (looks-- == 0 || threads_) {
+  while (!is_over(sending)) {
+    if (looks-- == 0 || threads_.are_several()) {
       return SendOutcome::kPending;
     }
     relax();
+    help_receiver(*sending);
   }
+  sending = nullptr;
+  return SendOutcome::kComplete;
 }
 
 /// Gives back what a send had that is over for both sides.
@@ -318,17 +316,18 @@ void Endpoint::release(Sending* sending) {
   give_to(free_sendings_, sending);
 }
 
-/// Copies together with the receiver, if it asks for that.
+/// Copies together with the receiver, if it asks for that. Needs no lock.
 void Endpoint::help_receiver(Sending& sending) {
+  const Transfer& transfer = transfer_of(sending.record);
+  if (transfer.state.load(std::memory_order_acquire) != TransferState::kTaken || !has_sharing(transfer)) {
+    return;
+  }
   Sharing& sharing = sharing_of(sending.record);
   if (sharing.shared.load(std::memory_order_acquire) == 0) {
     return;
   }
   const auto* layout = sharing.target_layout != 0 ? memory_.at<Layout>(sharing.target_layout) : nullptr;
-  if (!sending.helped) {
-    sending.helped = true;
-    trace::count_alone(Counter::kMessagesHelped);
-  }
+  sending.helped = true;
   const Way way = sharing.target_attached != 0 ? Way{Reach::kToOther, pid_of(sending.member)} : Way{};
   // The receiver alone says that it is done, so that it never looks at a record that was used again.
   if (copy_pieces(sharing, sending.content, {sharing.target, sharing.copied_bytes, layout}, way) == Pieces::kLost) {
@@ -336,13 +335,8 @@ void Endpoint::help_receiver(Sending& sending) {
   }
 }
 
-bool Endpoint::is_finished_locked(Sending* sending) {
-  Transfer& transfer = transfer_of(sending->record);
-  TransferState state = transfer.state.load(std::memory_order_acquire);
-  if (state == TransferState::kTaken && has_sharing(transfer)) {
-    help_receiver(*sending);
-    state = transfer.state.load(std::memory_order_acquire);
-  }
+bool Endpoint::is_over(Sending* sending) {
+  const TransferState state = transfer_of(sending->record).state.load(std::memory_order_acquire);
   const bool leaves_aside = state == TransferState::kAcknowledged ||
                             ((state == TransferState::kAside || state == TransferState::kTakenAside) && !sending->synchronous);
   if (state != TransferState::kDone && !leaves_aside && !sending->cancelled) {
@@ -355,6 +349,13 @@ bool Endpoint::is_finished_locked(Sending* sending) {
   if (sending->streams) {
     end_stream(*sending);
   }
+  if (sending->helped) {
+    trace::count_alone(Counter::kMessagesHelped);
+  }
+  if (sending->copied_aside) {
+    trace::count_alone(Counter::kMessagesAside);
+    trace::count_alone(Counter::kMessagesAsideBytes, sending->content.bytes);
+  }
   let_go(layout_of(sending->content), memory_);
   if (state == TransferState::kDone) {
     release(sending);
@@ -365,14 +366,19 @@ bool Endpoint::is_finished_locked(Sending* sending) {
 }
 
 bool Endpoint::is_finished(Sending* sending) {
+  help_receiver(*sending);
   const Guard guard(*this);
-  return is_finished_locked(sending);
+  return is_over(sending);
 }
 
+/// Copies aside without the lock: until it is over, a send is its thread's alone.
 void Endpoint::copy_aside(Sending* sending) {
-  const Guard guard(*this);
   if (sending->streams) {
+    const Guard guard(*this);
     set_stream_aside(*sending);
+    return;
+  }
+  if (set_matched_aside(*sending)) {
     return;
   }
   TransferState offered = TransferState::kOffered;
@@ -381,6 +387,7 @@ void Endpoint::copy_aside(Sending* sending) {
            .state.compare_exchange_strong(offered, TransferState::kCopyingAside, std::memory_order_acq_rel)) {
     return;
   }
+  const sched::Uncut uncut;  // a receiver that claims it now spins until it is copied
   const bool done = set_aside(*sending) || (sending->member == session_->index && set_own_aside(*sending));
   transfer_of(sending->record).state.store(done ? TransferState::kAside : TransferState::kOffered, std::memory_order_release);
 }

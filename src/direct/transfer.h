@@ -7,7 +7,9 @@
 //      │     └─► COPYING_ASIDE ──► ASIDE ── the receiver copies from message memory ────┘
 //      │            the sender would not wait: it copies the content aside and goes on
 //      ├─► CANCELLED ──► DONE    a synchronous send was taken back; the receiver passes over it
-//      └─► ACKNOWLEDGED ──► DONE    the receiver's helper (away.cc) has matched it and copied it aside; the sender goes on
+//      ├─► ACKNOWLEDGED ──► DONE    the receiver's helper (away.cc) has matched it and copied it aside; the sender goes on
+//      └─► MATCHED ──► TAKEN    a thread of the receiver's is to copy it (apart.cc); if none comes for it:
+//             └─► COPYING_MATCHED ──► ASIDE, taken    the sender would not wait, as above
 //
 //   STREAMING ─► STREAM_TAKEN ─► DONE    what may neither be held nor copied aside in whole goes through a ring, while both are
 //                                        in MPI; ─► COPYING_ASIDE if the receiver cannot take it (away.cc)
@@ -36,6 +38,8 @@ enum class TransferState : uint32_t {
   kStreamTaken,
   kCancelled,
   kAcknowledged,
+  kMatched,
+  kCopyingMatched,
   kDone
 };
 

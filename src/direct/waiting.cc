@@ -15,6 +15,7 @@ constexpr uint32_t kSpins = 10;  // less than a microsecond
 constexpr uint32_t kYields = 400;
 constexpr uint32_t kYieldsInTurns = 24;
 constexpr uint32_t kEager = 400;
+constexpr uint32_t kSpinsOfThreads = 100;
 constexpr uint32_t kFirstPoke = 64;
 constexpr uint32_t kPokeEach = 256;
 constexpr int64_t kLongestSleepNs = 2'000'000;
@@ -25,13 +26,17 @@ constexpr int64_t kShortSleepNs = 50'000;
 void Waiting::pause() {
   ++rounds_;
   if (rounds_ >= kFirstPoke && rounds_ % kPokeEach == kFirstPoke % kPokeEach) {
-    trace::count_alone(trace::Counter::kDirectPokes);
+    trace::count(trace::Counter::kDirectPokes);
     also_elsewhere_ = poke_();
     endpoint().ring_away();
     endpoint().end_if_peers_are_lost();
   }
   if (rounds_ > kSpins && sched::waiters_may_sleep()) {
     pause_or_sleep();
+    return;
+  }
+  if (rounds_ > kSpinsOfThreads && endpoint().threads().are_several()) {
+    (void)base::system_call(SYS_sched_yield);  // there may be more threads than processors
     return;
   }
 #if defined(__x86_64__)
@@ -61,7 +66,7 @@ void Waiting::pause_or_sleep() {
     return;
   }
   announced_ = false;
-  trace::count_alone(trace::Counter::kDirectSleeps);
+  trace::count(trace::Counter::kDirectSleeps);
   base::futex_wait(&root.bell, bell_, also_elsewhere_ ? kShortSleepNs : kLongestSleepNs, true);
   if (gave_slot_up_) {
     (void)sched::still_waiting();
@@ -71,7 +76,8 @@ void Waiting::pause_or_sleep() {
 }
 
 Waiting::~Waiting() {
-  if (announced_) {
+  // (Among several threads another one may sleep: then the next sender rings for nothing, once.)
+  if (announced_ && !endpoint().threads().are_several()) {
     endpoint().own_root().sleeping.store(0, std::memory_order_relaxed);
   }
   if (gave_slot_up_) {

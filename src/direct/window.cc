@@ -74,7 +74,7 @@ class Copying final : public PieceAction {
 };
 
 void count(Endpoint& endpoint, Counter calls, uint64_t bytes) {
-  if (endpoint.has_threads()) {
+  if (endpoint.threads().may_be_several()) {
     trace::count(calls);
     trace::count(Counter::kOneSidedBytes, bytes);
   } else {

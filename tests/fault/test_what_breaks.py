@@ -293,6 +293,7 @@ def test_threads_multiple(mode, memory, mpi, tmp_path):
     # Each rank's threads: 200 messages, then 3 rounds of 5 sizes of 4 messages.
     assert run.total("messages_direct") == 3 * 3 * (200 + 3 * 5 * 4)
     assert run.total("collectives_direct") == 3 * (3 * 200 + 1)
+    assert run.total("messages_copied_apart") > 0
     assert (run.total("blocks_evicted") > 0) == (memory == "48M")
 
 

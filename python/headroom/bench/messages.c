@@ -339,9 +339,19 @@ static void uneven_work(void) {
 }
 
 #include "one_sided.h"
+#include "threads.h"
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int threads = MPI_THREAD_SINGLE;
+  for (int i = 1; i < argc; ++i) {
+    threads = strcmp(argv[i], "threads") == 0 ? MPI_THREAD_MULTIPLE : threads;
+  }
+  int provided;
+  MPI_Init_thread(&argc, &argv, threads, &provided);
+  if (provided < threads) {
+    fprintf(stderr, "this MPI library does not let several threads call it at once\n");
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const size_t room = ranks == 2 ? kColdBytes + WARM_BYTES : WARM_BYTES;
@@ -368,6 +378,8 @@ int main(int argc, char** argv) {
       uneven_work();
     } else if (strcmp(argv[i], "one-sided") == 0) {
       one_sided();
+    } else if (strcmp(argv[i], "threads") == 0) {
+      several_threads();
     }
   }
   free(out);

@@ -21,7 +21,7 @@ from headroom.bench.programs import FOLDER, compile_program, default_prefix, out
 SOURCE = Path(__file__).parent / "messages.c"
 # Group of measurements: ranks, and what the program is asked for.
 GROUPS = {"pairs": 2, "strided": 2, "collectives": 2, "collectives of 4": 4, "nonblocking": 2, "nonblocking of 4": 4}
-GROUPS |= {"transposition": 4, "crowd": 8, "work": 8, "one-sided": 2, "other nodes": 2}
+GROUPS |= {"transposition": 4, "crowd": 8, "work": 8, "one-sided": 2, "threads": 2, "other nodes": 2}
 # The libraries' settings: one copy by the kernel, and for more ranks than cores, giving the processor away.
 SINGLE_COPY = {"mpich": [{}, {"MPIR_CVAR_CH4_CMA_ENABLE": "1"}], "openmpi": [{}]}
 CROWDED = {

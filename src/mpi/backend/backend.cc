@@ -25,6 +25,7 @@
 #include <type_traits>
 
 #include "base/system_calls.h"
+#include "base/threads_lock.h"
 #include "mpi/trampolines.h"
 
 namespace headroom::mpi {
@@ -33,9 +34,10 @@ namespace {
 #include "real_functions.inc"
 
 const CoreFunctions* core = nullptr;
-bool direct_on = false;          // some messages do not enter the library (communicators.inc)
-bool nonblocking_form = false;   // agreed at MPI_Init, as is
-bool several_threads = false;    // MPI_THREAD_MULTIPLE
+bool direct_on = false;         // some messages do not enter the library (communicators.inc)
+bool nonblocking_form = false;  // agreed at MPI_Init, as is
+bool several_threads = false;   // may call: MPI_THREAD_MULTIPLE
+base::CallingThreads* calling_threads = nullptr;
 bool library_counts = false;     // collectives (collectives.inc)
 bool reductions_direct = false;  // whether all reductions may be direct
 int form_key = MPI_KEYVAL_INVALID;
@@ -71,8 +73,20 @@ bool is_inner_at_length(int profiled, const void* caller) {
 
 /// Locks only where several threads may call MPI at once: an atomic operation waits until what was written before has reached
 /// the other processors' caches, which is half of what sending a short message costs.
-struct LockAmongThreads : base::LockHolder {
-  explicit LockAmongThreads(base::FutexLock& lock) : LockHolder(lock, several_threads) {}
+class LockAmongThreads {
+ public:
+  explicit LockAmongThreads(base::ThreadsLock& lock) : lock_(lock), alone_(several_threads && lock.enter(*calling_threads)) {}
+  ~LockAmongThreads() {
+    if (several_threads) {
+      lock_.leave(alone_);
+    }
+  }
+  LockAmongThreads(const LockAmongThreads&) = delete;
+  LockAmongThreads& operator=(const LockAmongThreads&) = delete;
+
+ private:
+  base::ThreadsLock& lock_;
+  const bool alone_;
 };
 
 /// While one lives, this thread is inside the library: what it allocates is the library's.
