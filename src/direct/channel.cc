@@ -12,7 +12,7 @@ bool ChannelWriter::open(MessageMemory& memory) {
     return false;
   }
   first_chunk_ = memory.offset_of(chunk_);
-  header_at(line_)->word.store(0, std::memory_order_relaxed);
+  header_at(half_)->word.store(0, std::memory_order_relaxed);
   return true;
 }
 
@@ -54,13 +54,13 @@ bool ChannelWriter::next_chunk() {
   if (next == nullptr) {
     return false;
   }
-  RecordHeader* const end = header_at(line_);
+  RecordHeader* const end = header_at(half_);
   const uint64_t offset = memory_->offset_of(next);
   (oldest_filled_ != nullptr ? latest_filled_->writer_next : oldest_filled_) = chunk_;
   latest_filled_ = chunk_;
   chunk_ = next;
-  line_ = kFirstLine;
-  header_at(line_)->word.store(0, std::memory_order_relaxed);
+  half_ = kFirstHalf;
+  header_at(half_)->word.store(0, std::memory_order_relaxed);
   end->bytes = sizeof offset;
   memcpy(end->payload(), &offset, sizeof offset);
   // release: the next chunk's first word is cleared before the reader goes there.
@@ -69,11 +69,15 @@ bool ChannelWriter::next_chunk() {
 }
 
 RecordHeader* ChannelReader::follow(RecordHeader* record) {
+  if (kind_of(*record) == RecordKind::kSkip) {
+    half_ += record->word.load(std::memory_order_relaxed) >> 8;
+    return peek();
+  }
   uint64_t offset = 0;
   memcpy(&offset, record->payload(), sizeof offset);
   ChunkHead* const head = chunk_of(record);
   chunk_ = base_ + offset;
-  line_ = kFirstLine;
+  half_ = kFirstHalf;
   head->reader_passed = 1;
   if (head->reader_keeps == 0) {
     free_chunk(head);

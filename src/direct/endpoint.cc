@@ -37,6 +37,17 @@ bool Endpoint::open(const node::Session& session, const int* members, int count,
   return true;
 }
 
+Endpoint::Taken Endpoint::enter() {
+  const bool away = is_away();
+  if (threads_.may_be_several()) {
+    return lock_.enter(threads_, !away) ? Taken::kAlone : Taken::kLocked;
+  }
+  if (away) {
+    lock_.lock();
+  }
+  return away ? Taken::kLocked : Taken::kNothing;
+}
+
 void Endpoint::wake(int member) {
   Root& root = root_of(member);
   if (sched::waiters_may_sleep()) {
@@ -179,11 +190,8 @@ bool Endpoint::progress_locked() {
   for (int index = 0; index < reading_count_; ++index) {
     const int member = reading_[index];
     ChannelReader& reader = readers_[member];
-    for (bool more = false; RecordHeader* record = reader.peek(); more = true) {
-      reader.advance(record);
-      if (more) {
-        reader.prefetch();
-      }
+    while (RecordHeader* record = reader.peek()) {
+      advance(reader, member, record);
       arrived(member, record);
       came = true;
     }
@@ -276,8 +284,7 @@ bool Endpoint::take_next(Receiving& receiving) {
       (record->tag != wanted.tag && wanted.tag != kAny)) {
     return false;
   }
-  reader.advance(record);
-  reader.prefetch();
+  advance(reader, receiving.member, record);
   const bool has_transfer = ChannelReader::kind_of(*record) == RecordKind::kTransfer;
   const uint64_t bytes = has_transfer ? transfer_of(record).bytes : record->bytes;
   if (!claim(record, receiving.member)) {
@@ -292,7 +299,11 @@ bool Endpoint::take_waiting(Receiving& receiving) {
   if (take_next(receiving)) {
     return true;
   }
-  (void)progress_locked();
+  // Where others are posted the program is about to wait for many. Looking at the channels takes the lines that come next from
+  // those who are writing them, and a receive need not: who waits will.
+  if (posted_.count() == 0 || receiving.may_take != nullptr) {
+    (void)progress_locked();
+  }
   while (Message* message = find_locked(receiving.envelope)) {
     RecordHeader* record = message->record;
     const int member = message->member;

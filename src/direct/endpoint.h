@@ -200,20 +200,19 @@ class Endpoint {
   bool is_drained();
 
  private:
+  enum class Taken : uint8_t { kNothing, kAlone, kLocked };
+  Taken enter();
   /// Around everything that the program's threads do here. Locks only where another thread may be here too: one of the
   /// program's, or while all of them are away, the helper.
   class Guard {
    public:
-    explicit Guard(Endpoint& endpoint) : endpoint_(endpoint) {
-      const bool away = endpoint.is_away();
-      if (__builtin_expect(endpoint.threads_.may_be_several(), 0)) {
-        taken_ = endpoint.lock_.enter(endpoint.threads_, !away) ? Taken::kAlone : Taken::kLocked;
-      } else if (away) {
-        endpoint.lock_.lock();
-        taken_ = Taken::kLocked;
+    // Inline: a short message costs less than two calls.
+    [[gnu::always_inline]] explicit Guard(Endpoint& endpoint) : endpoint_(endpoint) {
+      if (__builtin_expect(endpoint.threads_.may_be_several() || endpoint.is_away(), 0)) {
+        taken_ = endpoint.enter();
       }
     }
-    ~Guard() {
+    [[gnu::always_inline]] ~Guard() {
       if (__builtin_expect(taken_ != Taken::kNothing, 0)) {
         endpoint_.lock_.leave(taken_ == Taken::kAlone);
       }
@@ -222,7 +221,6 @@ class Endpoint {
     Guard& operator=(const Guard&) = delete;
 
    private:
-    enum class Taken : uint8_t { kNothing, kAlone, kLocked };
     Endpoint& endpoint_;
     Taken taken_ = Taken::kNothing;
   };
@@ -260,7 +258,11 @@ class Endpoint {
   // sending.cc
   ChannelWriter* writer_to(int member);
   bool write_record(int member, const Envelope& envelope, const Content& content);
-  bool begin_record(int member, const Envelope& envelope, uint64_t payload, RecordHeader*& record);
+  bool begin_record(int member, const Envelope& envelope, uint64_t payload, bool on_line, RecordHeader*& record);
+  void advance(ChannelReader& reader, int member, RecordHeader* record) {
+    reader.advance(record);
+    sent_in_a_row_[member] = 0;
+  }
   bool offer(Sending& sending);
   bool offer_attached(Sending& sending);
   bool set_aside(Sending& sending);
@@ -298,8 +300,9 @@ class Endpoint {
   base::ThreadsLock lock_;
   ChannelWriter writers_[node::kMaxMembers];
   ChannelReader readers_[node::kMaxMembers];
-  uint8_t delay_[node::kMaxMembers] = {};  // before a message of each member is looked for, in pauses
-  int reading_[node::kMaxMembers] = {};    // members whose channels are open
+  uint8_t sent_in_a_row_[node::kMaxMembers] = {};  // records to each member since one from it came
+  uint8_t delay_[node::kMaxMembers] = {};          // before a message of each member is looked for, in pauses
+  int reading_[node::kMaxMembers] = {};            // members whose channels are open
   int reading_count_ = 0;
   int writing_[node::kMaxMembers] = {};  // members that this process has a channel to
   int writing_count_ = 0;

@@ -331,7 +331,7 @@ bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& i
       if (got.bytes > into.bytes) {
         return false;
       }
-      reader.advance(record);
+      advance(reader, member, record);
       take_payload(record, got.bytes, into);
       return true;
     }
@@ -341,7 +341,7 @@ bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& i
     if (got.bytes > into.bytes || state == TransferState::kStreaming) {
       return false;
     }
-    reader.advance(record);
+    advance(reader, member, record);
     if (claim(record, member)) {
       fetch(record, into, member);
       return true;

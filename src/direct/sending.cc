@@ -29,7 +29,7 @@ void gather(char* to, const Content& content) {
 
 }  // namespace
 
-ChannelWriter* Endpoint::writer_to(int member) {
+[[gnu::always_inline]] inline ChannelWriter* Endpoint::writer_to(int member) {
   ChannelWriter& writer = writers_[member];
   if (__builtin_expect(!writer.is_open(), 0)) {
     if (!writer.open(memory_)) {
@@ -42,9 +42,10 @@ ChannelWriter* Endpoint::writer_to(int member) {
   return &writer;
 }
 
-bool Endpoint::begin_record(int member, const Envelope& envelope, uint64_t payload, RecordHeader*& record) {
+[[gnu::always_inline]] inline bool Endpoint::begin_record(int member, const Envelope& envelope, uint64_t payload, bool on_line,
+                                                          RecordHeader*& record) {
   ChannelWriter* writer = writer_to(member);
-  record = writer != nullptr ? writer->begin(payload) : nullptr;
+  record = writer != nullptr ? writer->begin(payload, on_line) : nullptr;
   if (record == nullptr) {
     return false;
   }
@@ -55,9 +56,12 @@ bool Endpoint::begin_record(int member, const Envelope& envelope, uint64_t paylo
   return true;
 }
 
-bool Endpoint::write_record(int member, const Envelope& envelope, const Content& content) {
+[[gnu::always_inline]] inline bool Endpoint::write_record(int member, const Envelope& envelope, const Content& content) {
   RecordHeader* record = nullptr;
-  if (!begin_record(member, envelope, content.bytes, record)) {
+  // Who sends again without having heard from the receiver is likely to go on like that.
+  constexpr uint8_t kManyInARow = 2;
+  const bool packed = sent_in_a_row_[member] >= kManyInARow;
+  if (!begin_record(member, envelope, content.bytes, false, record)) {
     return false;
   }
   if (content.layout == nullptr) {
@@ -65,7 +69,8 @@ bool Endpoint::write_record(int member, const Envelope& envelope, const Content&
   } else {
     gather(record->payload(), content);
   }
-  writers_[member].publish(record, RecordKind::kPayload);
+  writers_[member].publish(record, RecordKind::kPayload, packed);
+  sent_in_a_row_[member] = packed ? kManyInARow : static_cast<uint8_t>(sent_in_a_row_[member] + 1);
   trace::count_alone(Counter::kMessagesInline);
   return true;
 }
@@ -248,7 +253,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
     reap();  // a program that never waits makes no progress otherwise
   }
   RecordHeader* record = nullptr;
-  if (!begin_record(member, envelope, transfer_payload(content.bytes), record)) {
+  if (!begin_record(member, envelope, transfer_payload(content.bytes), true, record)) {
     return SendOutcome::kNoMemory;
   }
   sending = take_from(free_sendings_);

@@ -146,8 +146,12 @@ void program_begins(bool spins) {
 bool is_oversubscribed() { return pager::is_running() && ledger().alive.load(std::memory_order_relaxed) > ledger().cores(); }
 
 bool waiters_may_sleep() {
-  return pager::is_running() && (ledger().short_memory.load(std::memory_order_relaxed) != 0 || is_oversubscribed() ||
-                                 base::settings().mode == Mode::kTurns);
+  if (!pager::is_running()) {
+    return false;
+  }
+  const node::Ledger& here = ledger();
+  return here.alive.load(std::memory_order_relaxed) > here.cores() || here.short_memory.load(std::memory_order_relaxed) != 0 ||
+         base::settings().mode == Mode::kTurns;
 }
 
 Mode mode() {

@@ -42,15 +42,18 @@ class Channel : public ::testing::Test {
   }
   void TearDown() override { close(file); }
 
+  /// Some records share a line with the one before, others begin on a line whatever comes before.
   void send(uint32_t bytes, uint32_t number) {
-    RecordHeader* record = writer.begin(bytes);
+    const bool on_line = number % 5 == 0;
+    RecordHeader* record = writer.begin(bytes, on_line);
     ASSERT_NE(nullptr, record);
+    ASSERT_EQ(0U, reinterpret_cast<uintptr_t>(record) % (on_line ? kLineBytes : kHalfBytes));
     record->tag = static_cast<int32_t>(number);
     record->context = number * 3;
     record->source = 1;
     record->bytes = bytes;
     fill(record->payload(), bytes, number);
-    writer.publish(record, RecordKind::kPayload);
+    writer.publish(record, RecordKind::kPayload, number % 3 != 0);
   }
 
   /// Waits for the next record and checks it.
@@ -79,6 +82,28 @@ class Channel : public ::testing::Test {
 };
 
 TEST_F(Channel, IsEmptyAtFirst) { EXPECT_EQ(nullptr, reader.peek()); }
+
+TEST_F(Channel, RecordsThatFollowAtOnceShareLines) {
+  std::vector<const char*> at;
+  for (const bool packed : {true, true, false, false, true}) {
+    RecordHeader* record = writer.begin(4, false);
+    record->bytes = 4;
+    at.push_back(reinterpret_cast<const char*>(record));
+    writer.publish(record, RecordKind::kPayload, packed);
+  }
+  EXPECT_EQ(32, at[1] - at[0]);
+  EXPECT_EQ(32, at[2] - at[1]);
+  EXPECT_EQ(64, at[3] - at[2]);
+  EXPECT_EQ(64, at[4] - at[3]);
+  const RecordHeader* on_line = writer.begin(4, true);
+  EXPECT_EQ(64, reinterpret_cast<const char*>(on_line) - at[4]);
+  for (const char* place : at) {
+    RecordHeader* record = reader.peek();
+    EXPECT_EQ(place, reinterpret_cast<const char*>(record));
+    reader.advance(record);
+  }
+  EXPECT_EQ(nullptr, reader.peek());  // what was skipped is nothing
+}
 
 TEST_F(Channel, KeepsOrderAndContentBetweenThreads) {
   constexpr uint32_t kMessages = 100000;

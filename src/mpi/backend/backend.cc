@@ -75,9 +75,13 @@ bool is_inner_at_length(int profiled, const void* caller) {
 /// the other processors' caches, which is half of what sending a short message costs.
 class LockAmongThreads {
  public:
-  explicit LockAmongThreads(base::ThreadsLock& lock) : lock_(lock), alone_(several_threads && lock.enter(*calling_threads)) {}
-  ~LockAmongThreads() {
-    if (several_threads) {
+  [[gnu::always_inline]] explicit LockAmongThreads(base::ThreadsLock& lock) : lock_(lock) {
+    if (__builtin_expect(several_threads, 0)) {
+      alone_ = enter(lock);
+    }
+  }
+  [[gnu::always_inline]] ~LockAmongThreads() {
+    if (__builtin_expect(several_threads, 0)) {
       lock_.leave(alone_);
     }
   }
@@ -85,8 +89,10 @@ class LockAmongThreads {
   LockAmongThreads& operator=(const LockAmongThreads&) = delete;
 
  private:
+  [[gnu::noinline]] static bool enter(base::ThreadsLock& lock) { return lock.enter(*calling_threads); }
+
   base::ThreadsLock& lock_;
-  const bool alone_;
+  bool alone_ = false;
 };
 
 /// While one lives, this thread is inside the library: what it allocates is the library's.
