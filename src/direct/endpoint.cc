@@ -295,13 +295,12 @@ bool Endpoint::take_next(Receiving& receiving) {
 }
 
 /// Gives `receiving` a message that is there; or it turns out to have one already, from elsewhere.
-bool Endpoint::take_waiting(Receiving& receiving) {
+bool Endpoint::take_waiting(Receiving& receiving, bool looks) {
   if (take_next(receiving)) {
     return true;
   }
-  // Where others are posted the program is about to wait for many. Looking at the channels takes the lines that come next from
-  // those who are writing them, and a receive need not: who waits will.
-  if (posted_.count() == 0 || receiving.may_take != nullptr) {
+  // What the helper had to leave is asked about first: it belongs to receives that were posted before.
+  if (looks || unasked_) {
     (void)progress_locked();
   }
   while (Message* message = find_locked(receiving.envelope)) {
@@ -328,7 +327,9 @@ bool Endpoint::take_waiting(Receiving& receiving) {
 void Endpoint::receive(Receiving& receiving) {
   {
     const Guard guard(*this);
-    if (!take_waiting(receiving)) {
+    // Where others are posted the program is about to wait for many. Looking at the channels takes the lines that come next
+    // from those who are writing them, and a receive need not: who waits will.
+    if (!take_waiting(receiving, posted_.count() == 0 || receiving.may_take != nullptr)) {
       posted_.append(&receiving);
       count_asking(receiving, 1);
       return;
@@ -340,7 +341,7 @@ void Endpoint::receive(Receiving& receiving) {
 bool Endpoint::receive_if_there(Receiving& receiving) {
   {
     const Guard guard(*this);
-    if (!take_waiting(receiving)) {
+    if (!take_waiting(receiving, true)) {
       return false;
     }
   }

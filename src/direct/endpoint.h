@@ -246,7 +246,7 @@ class Endpoint {
   [[nodiscard]] int pid_of(int member) const { return session_->ledger->members[member].pid.load(std::memory_order_relaxed); }
   void arrived(int member, RecordHeader* record);
   bool hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes);
-  bool take_waiting(Receiving& receiving);
+  bool take_waiting(Receiving& receiving, bool looks);
   bool take_out_of_queue(Receiving& receiving);
   void unpost(Receiving& receiving);
   void count_asking(const Receiving& receiving, int change);

@@ -347,6 +347,46 @@ TEST_F(Endpoints, AReceiveThatIsAskedFirstMayHaveItsMessageAlready) {
   }
 }
 
+// While a process is away its helper takes note of messages whose receives must be asked. They are these receives' although
+// others are posted, or look for messages, before anybody asks.
+TEST_F(Endpoints, WhatTheHelperLeavesIsAskedAboutBeforeLaterReceives) {
+  const auto yes = [](void*, int32_t, uint64_t) { return true; };
+  std::vector<char> first(100);
+  std::vector<char> second(100);
+  fill(first, 1);
+  fill(second, 2);
+  for (const bool posts : {true, false}) {
+    std::vector<char> buffers[2] = {std::vector<char>(100), std::vector<char>(100)};
+    Receiving asked;
+    asked.envelope = {9, kAny, 5};
+    asked.into = {buffers[0].data(), 100, nullptr};
+    asked.may_take = yes;
+    ends[1]->receive(asked);
+    ends[1]->go_away();
+    Sending* sending = nullptr;
+    ASSERT_EQ(SendOutcome::kPending, send(0, 5, first, true, sending));
+    ends[0]->ring_away();
+    while (!ends[0]->is_finished(sending)) {  // the helper has acknowledged it
+      std::this_thread::yield();
+    }
+    ends[1]->come_back();
+    EXPECT_FALSE(asked.complete.load());
+    ASSERT_EQ(SendOutcome::kComplete, send(0, 5, second, false, sending));
+    Receiving later;
+    later.envelope = {9, 0, 5};
+    later.into = {buffers[1].data(), 100, nullptr};
+    if (posts) {
+      ends[1]->receive(later);
+      (void)ends[1]->progress();
+    } else {
+      EXPECT_TRUE(ends[1]->receive_if_there(later));
+    }
+    EXPECT_TRUE(asked.complete.load() && later.complete.load());
+    EXPECT_EQ(first, buffers[0]);
+    EXPECT_EQ(second, buffers[1]);
+  }
+}
+
 /// What a thread that exchanges messages with one of the other endpoint has under way.
 struct Exchange {
   Endpoint& end;
