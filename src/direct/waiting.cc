@@ -9,7 +9,7 @@
 namespace headroom::direct {
 namespace {
 
-constexpr uint32_t kSpins = 2;
+constexpr uint32_t kSpins = 2;  // what is waited for mostly needs this processor
 // Where ranks share processors, who sleeps must be woken, perhaps on a processor that is busy while another one is idle; who
 // yields is where a processor becomes free. In turns the slot is needed by others.
 constexpr uint32_t kYields = 400;
