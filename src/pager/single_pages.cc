@@ -3,10 +3,10 @@
 #include "pager/single_pages.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "pager/checksums.h"
 #include "pager/fork.h"
+#include "pager/random_access.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -18,15 +18,7 @@ using trace::Counter;
 
 constexpr uint64_t kPages = kBlockBytes / kPageBytes;
 static_assert(kPages == 64, "a word has a bit for each page");
-constexpr int64_t kShortNs = 80'000;  // half as much and more is what a busy machine adds by itself
-constexpr int kLeastSure = 16;        // random faults in excess of others
-constexpr int kLongSure = 16;         // so many more are remembered
-constexpr int kDoubt = 4;
-constexpr int kFillAt = 32;      // pages
-constexpr int kWholePaysAt = 4;  // pages: reading so many alone takes longer than reading the block
-constexpr uint32_t kKnownTurns = 16;
-constexpr uint64_t kWholeAhead = 32;  // blocks
-constexpr int kRecent = 4;
+constexpr int kFillAt = 32;  // pages
 constexpr uint64_t kAwakeNs = 200'000;
 
 struct Pages {
@@ -37,40 +29,14 @@ struct Pages {
   uint32_t leaving;  // pages that will be free when they have ended
 };
 
-/// Of a block: the pages that were read alone in that turn, the turn in which these were many for the first time, and the last
-/// one in which the block was read as a whole instead.
-struct ReadInTurn {
-  uint32_t turn;
-  uint32_t many_since;
-  uint32_t whole_in;
-  uint64_t pages;
-};
-
 Pages* table = nullptr;
-ReadInTurn* read_in_turn = nullptr;
-uint32_t current_turn = 1;
-uint64_t came_back = 0;    // pages that were read in this turn for the second time, or more
-uint64_t read_once = 0;    // different pages read in it
-uint64_t jumped_to = 0;    // blocks of which pages were read alone in it, or that were read as a whole instead
-uint32_t too_many_in = 0;  // the last turn in which these did not fit in memory
 char* fill_buffer = nullptr;
 constexpr uint64_t kNone = UINT64_MAX;
 uint64_t filled_block = kNone;  // the one that is being filled
-int sureness = 0;
-int sure = kLeastSure;
-uint64_t computed_ns = 0;  // at the last fault on storage
-uint64_t recent_pages[kRecent] = {};
-uint64_t recent_at = 0;
 
 uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
 
 int64_t bytes_of(uint64_t pages) { return static_cast<int64_t>(__builtin_popcountll(pages)) * int64_t{kPageBytes}; }
-
-uint64_t nanoseconds_of(int clock) {
-  timespec time = {};
-  (void)base::system_call(SYS_clock_gettime, clock, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
 
 View view_of_page(uint64_t block, uint32_t page) {
   return {view_of_block(*state.partition, block).address + page * kPageBytes, kPageBytes};
@@ -90,77 +56,6 @@ bool reserve(int64_t bytes) {
     }
   }
   state.waits_for_others = false;
-  return true;
-}
-
-/// Whose random accesses all fall on an eighth of what there is room for is better served with whole blocks: they stay.
-int faults_until_sure() {
-  const auto blocks = static_cast<int>(share_of_memory() / kBlockBytes / 8);
-  return blocks > kLeastSure ? blocks : kLeastSure;
-}
-
-/// Whether a page beside it was asked for a moment ago: then this is no random access.
-bool continues_recent(uint64_t block, uint32_t page) {
-  const uint64_t number = block * kPages + page;
-  bool beside = false;
-  bool asked = false;  // it waits, and this is another try
-  for (const uint64_t recent : recent_pages) {
-    beside = beside || recent + 1 == number || recent == number + 1;
-    asked = asked || recent == number;
-  }
-  if (!asked) {
-    recent_pages[recent_at++ % kRecent] = number;
-  }
-  return beside;
-}
-
-void note_page_read(uint64_t block, uint32_t page) {
-  ReadInTurn& known = read_in_turn[block];
-  if (known.turn != current_turn) {
-    known.turn = current_turn;
-    known.pages = 0;
-    ++jumped_to;
-  }
-  ((known.pages & bit_of(page)) != 0 ? came_back : read_once) += 1;
-  known.pages |= bit_of(page);
-  if (__builtin_popcountll(known.pages) == kWholePaysAt) {
-    known.many_since = current_turn;
-  }
-}
-
-/// Whether so many of the block's pages are read alone in a turn that it would have been better to read it as a whole.
-bool is_jumped_about_in(const ReadInTurn& known) {
-  return __builtin_popcountll(known.pages) >= kWholePaysAt && current_turn - known.many_since < kKnownTurns;
-}
-
-void note_whole_read(ReadInTurn& known) {
-  if (known.whole_in != current_turn) {
-    known.whole_in = current_turn;
-    jumped_to += known.turn != current_turn ? 1 : 0;
-    state.needed_in_turn.store(static_cast<int64_t>(jumped_to * kBlockBytes), std::memory_order_relaxed);
-    trace::count(Counter::kBlocksReadWhole);
-  }
-}
-
-/// Whether all that it jumps about in would stay until the turn ends, if this rank had all the memory.
-bool jumps_about_in_what_fits() {
-  const auto needed = static_cast<int64_t>(jumped_to * kBlockBytes);
-  if (needed + needed / 8 > memory_for_one()) {
-    too_many_in = current_turn;
-  }
-  return (too_many_in == 0 || current_turn - too_many_in >= kKnownTurns) && state.resident.came_back() <= jumped_to;
-}
-
-/// Whether the block is to be read as a whole, although the access is random; the rank then asks for the memory that this
-/// takes.
-bool is_better_read_whole(uint64_t block) {
-  if (!is_jumped_about_in(read_in_turn[block]) || !jumps_about_in_what_fits()) {
-    return false;
-  }
-  note_whole_read(read_in_turn[block]);
-  if (jumped_to * kBlockBytes > share_of_memory()) {
-    want_all();
-  }
   return true;
 }
 
@@ -230,54 +125,8 @@ void write_dirty_pages(uint64_t block) {
 
 bool open_single_pages(uint64_t blocks) {
   table = static_cast<Pages*>(base::reserve_memory(blocks * sizeof(Pages)));
-  read_in_turn = static_cast<ReadInTurn*>(base::reserve_memory(blocks * sizeof(ReadInTurn)));
   fill_buffer = static_cast<char*>(base::reserve_memory(kBlockBytes));
-  return table != nullptr && read_in_turn != nullptr && fill_buffer != nullptr;
-}
-
-void begin_turn_of_pages() {
-  ++current_turn;
-  came_back = 0;
-  read_once = 0;
-  jumped_to = 0;
-  state.needed_in_turn.store(0, std::memory_order_relaxed);
-}
-
-uint64_t pages_came_back() { return came_back; }
-uint64_t pages_read_in_turn() { return read_once; }
-
-void note_storage_fault(bool in_order) {
-  const uint64_t own = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
-  const uint64_t now = nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
-  const bool random = !in_order && static_cast<int64_t>(now - computed_ns) < kShortNs;
-  computed_ns = now;
-  if (random) {
-    sure = sureness == 0 ? faults_until_sure() : sure;
-    sureness = sureness < sure + kLongSure ? sureness + 1 : sureness;
-  } else {
-    sureness = sureness > kDoubt ? sureness - kDoubt : 0;
-  }
-}
-
-bool prefers_single_page(uint64_t block, uint32_t page) {
-  const bool continues = page != kWholeBlock && continues_recent(block, page);
-  return page != kWholeBlock && !continues && sureness >= sure && state.engine->kind() != base::EngineChoice::kSigsegv &&
-         !is_better_read_whole(block);
-}
-
-bool read_ahead_in_jumps(uint64_t block) {
-  const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
-  uint64_t count = 0;
-  if (read_in_turn[block].whole_in == current_turn) {
-    for (uint64_t next = block + 1; count < kWholeAhead && next < committed && is_jumped_about_in(read_in_turn[next]);
-         ++next, ++count) {
-      note_whole_read(read_in_turn[next]);
-    }
-  }
-  if (count > 0 && state_of(word_of(block + 1).load(std::memory_order_relaxed)) == kStored) {
-    read_announced(block + 1, count);
-  }
-  return count > 0;
+  return table != nullptr && fill_buffer != nullptr && open_random_access(blocks);
 }
 
 bool serve_page(uint64_t block, uint32_t page, bool write) {
@@ -304,7 +153,7 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   if (continues ||
       (!begins && (__builtin_popcountll(pages.present | pages.reading) >= kFillAt || is_better_read_whole(block)))) {
     if (start_fill(block) && continues) {
-      sureness /= 2;
+      doubt_random_access();
       extend_stream(block);
     }
     return false;

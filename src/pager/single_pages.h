@@ -6,13 +6,7 @@
 // which half has come in this way, one that is read in order after all, and one that somebody holds, is filled: read as a
 // whole into a buffer, from where the pages that were missing are copied.
 //
-// A rank that jumps about in memory that would fit if it had all of the node's does better to have it all for a turn: reading a
-// block takes no longer than reading kWholePaysAt pages alone, and everything else in it is free. So a block of which so many
-// were read alone in a turn is read as a whole, in that turn and the following ones, and what such blocks need together is
-// said (needed_in_turn), so that ranks whose blocks do not fit side by side take turns (sched/preemption.h).
-//
-// A fault counts as random if it continues no stream and the program has computed for less than kShortNs since its last fault
-// on storage: what was read then was of little use. Not with sigsegv, which cannot map single pages.
+// When that is better than whole blocks: random_access.h.
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once
@@ -25,21 +19,6 @@ inline constexpr uint32_t kWholeBlock = UINT32_MAX;
 
 /// Reserves addresses for the table; false if there are none.
 bool open_single_pages(uint64_t blocks);
-
-/// What is counted from now on belongs to another turn.
-void begin_turn_of_pages();
-/// How often in this turn a page was read alone that had been before in it, and how many different ones were.
-uint64_t pages_came_back();
-uint64_t pages_read_in_turn();
-
-/// Notes a fault on storage; `in_order`: it continues a stream.
-void note_storage_fault(bool in_order);
-/// Whether a fault at that page of a block that is on storage should read the page alone.
-bool prefers_single_page(uint64_t block, uint32_t page);
-
-/// Of a block that is read as a whole because the program jumps about in it: has those beside it read too in which it did.
-/// False if there are none.
-bool read_ahead_in_jumps(uint64_t block);
 
 /// Makes a page of a block (STORED or SINGLE_PAGES) accessible; false if it waits for storage or room. kWholeBlock: fills the
 /// block.

@@ -101,8 +101,8 @@ bool reserve_blocks(uint64_t count);
 void change_word(arena::BlockWord& word, uint64_t clear, uint64_t set);
 /// Starts to read `count` blocks from `first`, whose room is reserved.
 void start_read(uint64_t first, uint64_t count);
-/// Gives blocks that are READING their memory, with what was read, and maps those that can be; read_done() follows.
-void place_content(uint64_t first, uint64_t count, const char* content);
+/// Whether somebody waits for access to the block to write there.
+bool has_waiting_writer(uint64_t block);
 void read_done(uint64_t first, uint64_t count);
 /// Retries everything that waits, and continues reading ahead.
 void pump();
@@ -138,15 +138,16 @@ void answer_requests_for_room();
 /// Rings who has asked when there is room.
 void tell_of_room();
 
+// placing.cc
+/// Gives blocks that are READING their memory, with what was read, and maps those that can be; read_done() follows.
+void place_content(uint64_t first, uint64_t count, const char* content);
+
 // eviction.cc
 /// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out.
 int64_t evict(int64_t bytes);
 void write_back_idle();
 /// Begins to evict these blocks, which the program will not need.
 void evict_unneeded(uint64_t first, uint64_t count);
-/// These blocks will be overwritten: what they contain need not be read again and, for those in memory if `resident_too`, not
-/// be written out.
-void forget_content(uint64_t first, uint64_t count, bool resident_too);
 void write_done(uint64_t first, uint64_t count);
 /// Says in the block's word that it is not mapped, before it is hidden; false if somebody holds it, or it was not mapped.
 bool take_access(uint64_t block);
@@ -154,6 +155,12 @@ bool take_access(uint64_t block);
 uint64_t out_marks(uint64_t word);
 /// True if some process writes into the view by cross-memory attach right now (heap/system_call_wrappers.cc).
 bool is_written_remotely(arena::View view);
+
+// discard.cc
+/// These blocks will be overwritten: what they contain need not be read again and, for those in memory if `resident_too`, not
+/// be written out.
+void forget_content(uint64_t first, uint64_t count, bool resident_too);
+/// The content of these blocks is given up: they are FRESH then.
 void discard(uint64_t block, uint64_t count);
 
 // pager_thread.cc
@@ -236,6 +243,8 @@ void start_transfer(bool write, uint64_t first, uint64_t count);
 void start_page_transfer(bool write, uint64_t block, uint64_t first_page, uint64_t count, void* memory);
 /// Reads a block into a buffer.
 void start_fill_transfer(uint64_t block, void* buffer);
+/// Collects one finished transfer and acts on it; false if there is none.
+bool collect_transfer();
 /// Collects finished transfers and acts on them; true if there were any.
 bool collect_transfers();
 

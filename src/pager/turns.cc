@@ -1,5 +1,6 @@
 // What the pager knows of turns: what came back within one, and whose turn it is. The turns themselves are the scheduler's.
 #include "pager/pager.h"
+#include "pager/random_access.h"
 #include "pager/state.h"
 
 namespace headroom::pager {

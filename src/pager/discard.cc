@@ -1,0 +1,90 @@
+// Content that the program gives up: memory that is freed, unmapped, or given back (MADV_DONTNEED, MADV_FREE), and what will be
+// overwritten. Nothing of it is written out or read again.
+#include <string.h>
+
+#include "pager/block_transitions.h"
+#include "pager/fork.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+
+using namespace arena;
+using trace::Counter;
+
+namespace {
+
+bool is_moving(uint64_t block) {
+  const uint64_t now = state_of(word_of(block).load(std::memory_order_relaxed));
+  return now == kReading || now == kWriting || (now == kSinglePages && pages_are_moving(block));
+}
+
+/// What is in motion comes to rest: the disk may still be writing into or reading from the memory.
+void wait_until_at_rest(uint64_t block) {
+  while (is_moving(block)) {
+    if (!collect_transfers()) {
+      base::futex_wait(&state.pending_count, static_cast<uint32_t>(state.pending_count), 50'000, false);
+    }
+  }
+}
+
+}  // namespace
+
+void forget_content(uint64_t first, uint64_t count, bool resident_too) {
+  if (!resident_too && has_fork_children()) {
+    return;  // they need what is on storage, and nobody asked for this
+  }
+  for (uint64_t block = first; block < first + count; ++block) {
+    const uint64_t before = word_of(block).load(std::memory_order_acquire);
+    // Kept is what a forked child still needs, and what is held: in use, or pinned because its rights are the program's.
+    if (!next::forget_content(before, resident_too) || !may_write(block)) {
+      continue;
+    }
+    const bool was_writable = (before & kWritable) != 0;
+    if (was_writable) {
+      // Protected first: a write from now on is seen, and makes the block an ordinary one.
+      state.engine->protect(view_of_block(*state.partition, block));
+    }
+    if (make_transition(word_of(block), [=](uint64_t word) { return next::forget_content(word, resident_too); })) {
+      trace::count(Counter::kBlocksForgotten);
+    } else if (was_writable) {
+      state.engine->unprotect(view_of_block(*state.partition, block));  // somebody holds it now
+    }
+  }
+}
+
+void discard(uint64_t first, uint64_t count) {
+  forget_huge_pages(first, count);
+  for (uint64_t block = first; block < first + count; ++block) {
+    BlockWord& word = word_of(block);
+    wait_until_at_rest(block);
+    if (state_of(word.load(std::memory_order_relaxed)) == kFresh && (word.load(std::memory_order_relaxed) & kPinned) == 0) {
+      state.resident.forget(block);
+      continue;
+    }
+    wait_until_may_write(block);
+    wait_until_at_rest(block);  // meanwhile others were served
+    unpin(block);
+    if (!is_apart(block)) {  // its neighbours are in use: it stays as memory that is zero
+      memset(reinterpret_cast<void*>(state.partition->alias + block * kBlockBytes), 0, kBlockBytes);
+      trace::count(Counter::kBlocksDiscarded);
+      continue;
+    }
+    const uint64_t before = word.load(std::memory_order_relaxed);
+    uint64_t seen = word.load(std::memory_order_relaxed);
+    while (!word.compare_exchange_weak(seen, seen & (kHoldMask | kWriteHoldMask), std::memory_order_acq_rel)) {
+    }
+    trace::count(Counter::kBlocksDiscarded);
+    if (state_of(before) == kSinglePages) {
+      forget_pages(block);
+    } else if (state_of(before) == kResident) {
+      state.resident.remove(block);
+      state.engine->conceal(view_of_block(*state.partition, block));
+      punch(*state.partition, block, 1);
+      node::release(*state.session->ledger, *state.session->self, kBlockBytes);
+    }
+    state.resident.forget(block);
+  }
+}
+
+}  // namespace headroom::pager

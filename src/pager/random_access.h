@@ -1,0 +1,46 @@
+// Whether the program jumps about in its memory, and whether single pages or whole blocks serve it better.
+//
+// A fault counts as random if it continues no stream and the program has computed for less than kShortNs since its last fault
+// on storage: what was read then was of little use. Not with sigsegv, which cannot map single pages.
+//
+// A rank that jumps about in memory that would fit if it had all of the node's does better to have it all for a turn: reading a
+// block takes no longer than reading kWholePaysAt pages alone, and everything else in it is free. So a block of which so many
+// were read alone in a turn is read as a whole, in that turn and the following ones, and what such blocks need together is
+// said (needed_in_turn), so that ranks whose blocks do not fit side by side take turns (sched/preemption.h).
+//
+// Private to src/pager; for the pager thread alone.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::pager {
+
+/// Reserves addresses for what is known of each block; false if there are none.
+bool open_random_access(uint64_t blocks);
+
+/// What is counted from now on belongs to another turn.
+void begin_turn_of_pages();
+/// How often in this turn a page was read alone that had been before in it, and how many different ones were.
+uint64_t pages_came_back();
+uint64_t pages_read_in_turn();
+
+/// Notes a fault on storage; `in_order`: it continues a stream.
+void note_storage_fault(bool in_order);
+/// Whether a fault at that page of a block that is on storage should read the page alone.
+bool prefers_single_page(uint64_t block, uint32_t page);
+
+/// Of a block that is read as a whole because the program jumps about in it: has those beside it read too in which it did.
+/// False if there are none.
+bool read_ahead_in_jumps(uint64_t block);
+
+/// Whether a page beside it was asked for a moment ago: then this is no random access.
+bool continues_recent(uint64_t block, uint32_t page);
+/// Notes that the page is read alone.
+void note_page_read(uint64_t block, uint32_t page);
+/// Whether the block is to be read as a whole, although the access is random; the rank then asks for the memory that this
+/// takes.
+bool is_better_read_whole(uint64_t block);
+/// A block of single pages was read in order after all.
+void doubt_random_access();
+
+}  // namespace headroom::pager
