@@ -46,6 +46,13 @@ def no_loop_devices() -> str | None:
     return no_root() or (None if asked.returncode == 0 else f"no loop device: {asked.stderr.strip()}")
 
 
+def no_large_pages() -> str | None:
+    # Whether there are any is seen in /proc/kpageflags.
+    release = tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
+    old = None if release >= (6, 14) else "Linux 6.14 makes large pages of large writes, this is older"
+    return no_root() or old or cannot_use(doctor.offers_huge_pages)()
+
+
 def no_core_files() -> str | None:
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     return None if pattern.startswith("core") else f"core dumps go elsewhere: {pattern}"
@@ -65,6 +72,7 @@ LACKS = {
     "the engine userfaultfd-user": cannot_use(lambda: doctor.offers_userfaultfd().in_user_mode),
     "core files": no_core_files,
     "huge pages": cannot_use(doctor.offers_huge_pages),
+    "files with large pages": no_large_pages,
     "Intel MPI": lambda: None if (BUILD / "mpi/intel/bin/mpiexec").exists() else "there is none for this processor",
     "LAMMPS": missing("lmp"),
     "HPCC": lambda: None if (BUILD / "apps/hpcc-openmpi").exists() else "setup/hpcc.sh could not build it",

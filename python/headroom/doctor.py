@@ -223,7 +223,7 @@ def _huge_pages() -> Finding | None:
         "huge pages",
         False,
         f"none for memory that may be moved to storage: user namespaces are refused (the system gives them {where})",
-        "programs that use much memory at random are slower",
+        "programs that use memory at random are slower, and moving memory to storage and back costs the kernel twice the time",
         "root: sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0",
     )
 

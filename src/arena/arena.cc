@@ -57,14 +57,15 @@ bool reserve_addresses(Partition& partition, int index) {
   return false;
 }
 
-/// `huge_pages`: what the file's memory will have.
-long open_memory_file(bool may_be_huge, HugePages& huge_pages) {
+long open_memory_file(bool may_be_huge, Partition& partition) {
   const base::HugePagesChoice choice = base::settings().huge_pages;
+  HugePages& huge_pages = partition.huge_pages;
   huge_pages = choice == base::HugePagesChoice::kNever    ? HugePages::kNowhere
                : choice == base::HugePagesChoice::kAlways ? HugePages::kEverywhere
                                                           : huge_pages_of_system();
-  if (huge_pages != HugePages::kNowhere) {
-    const int descriptor = may_be_huge ? open_huge_page_file("advise") : -ENOSYS;
+  partition.blocks_are_pages = may_be_huge && choice != base::HugePagesChoice::kNever && large_writes_make_large_pages();
+  if (huge_pages != HugePages::kNowhere || partition.blocks_are_pages) {
+    const int descriptor = may_be_huge ? open_huge_page_file(partition.blocks_are_pages ? "always" : "advise") : -ENOSYS;
     if (descriptor >= 0) {
       return descriptor;
     }
@@ -74,8 +75,9 @@ long open_memory_file(bool may_be_huge, HugePages& huge_pages) {
                 strerror(-descriptor));
     }
     base::log_debug("no huge pages for evictable memory: %s", strerror(-descriptor));
-    trace::count(trace::Counter::kHugePagesRefused);
+    trace::count(trace::Counter::kHugePagesRefused, huge_pages != HugePages::kNowhere ? 1 : 0);
     huge_pages = HugePages::kNowhere;
+    partition.blocks_are_pages = false;
   }
   // Where memory files always have huge pages, one that has none is better: nobody would split them.
   const int small = memory_files_have_huge_pages() ? open_huge_page_file("never") : -ENOSYS;
@@ -110,7 +112,7 @@ Status open_partition(Partition& partition, int index, bool may_be_huge) {
                       static_cast<unsigned long long>(kSmallestPartitionBytes >> 20));
     return Status::kNoMemory;
   }
-  const long descriptor = open_memory_file(may_be_huge, partition.huge_pages);
+  const long descriptor = open_memory_file(may_be_huge, partition);
   partition.blocks = make_block_table(partition.limit / kBlockBytes, partition.table_descriptor);
   if (base::is_error(descriptor) || partition.blocks == nullptr) {
     base::log_warning("cannot make a memory file for evictable memory: %s (see `ulimit -n`)",
@@ -147,6 +149,7 @@ bool map_peer_partition(int index, int descriptor) {
         map_raw(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, descriptor, 0);
     if (!base::is_error(view) && static_cast<uintptr_t>(view) == wanted) {
       exclude_from_children_and_dumps(wanted, bytes);
+      advise_small_pages(wanted, bytes);
       return true;
     }
     if (!base::is_error(view)) {
@@ -192,9 +195,9 @@ Status commit(Partition& partition, uint64_t bytes, bool accessible) {
   }
   exclude_from_children_and_dumps(partition.base + before, grown);
   exclude_from_children_and_dumps(partition.alias + before, grown);
-  if (partition.huge_pages != HugePages::kNowhere) {
-    let_have_huge_pages(partition.base + before, grown,
-                        false);  // so that what is given leave and loses it joins its neighbours
+  if (partition.huge_pages != HugePages::kNowhere || partition.blocks_are_pages) {
+    advise_small_pages(partition.base + before, grown);  // what is given leave and loses it then joins its neighbours, too
+    advise_small_pages(partition.alias + before, grown);
   }
   // release: pairs with the acquire in find_offset(): whoever sees the size sees the mapping.
   partition.committed.store(after, std::memory_order_release);
@@ -212,6 +215,7 @@ Status add_static_region(Partition& partition, uintptr_t address, uint64_t bytes
     return Status::kNoMemory;
   }
   exclude_from_children_and_dumps(address, bytes);
+  advise_small_pages(address, bytes);
   partition.static_regions[count] = {address, bytes, offset};
   partition.static_region_count.store(count + 1, std::memory_order_release);
   return Status::kOk;
@@ -275,25 +279,15 @@ void punch_bytes(const Partition& partition, uint64_t offset, uint64_t bytes) {
 }
 
 Status populate(const Partition& partition, uint64_t block, uint64_t count) {
+  const uint64_t offset = block * kBlockBytes;
+  const uint64_t bytes = count * kBlockBytes;
+  // Both leave pages that are dirty: clean ones, zero as they are, the kernel may drop when it is short of memory itself.
   long result = 0;
   do {
-    result = system_call(SYS_fallocate, partition.descriptor, 0, block * kBlockBytes, count * kBlockBytes);
-  } while (result == -EINTR);
+    result = partition.blocks_are_pages ? system_call(SYS_madvise, partition.alias + offset, bytes, MADV_POPULATE_WRITE)
+                                        : system_call(SYS_fallocate, partition.descriptor, 0, offset, bytes);
+  } while (result == -EINTR || result == -EAGAIN);
   return base::is_error(result) ? Status::kNoMemory : Status::kOk;
-}
-
-Status write_content(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes) {
-  while (bytes > 0) {
-    const long written = system_call(SYS_pwrite64, partition.descriptor, content, bytes, offset);
-    if (base::is_error(written) && written != -EINTR) {
-      return Status::kNoMemory;
-    }
-    const uint64_t done = written > 0 ? static_cast<uint64_t>(written) : 0;
-    offset += done;
-    content += done;
-    bytes -= done;
-  }
-  return Status::kOk;
 }
 
 }  // namespace headroom::arena

@@ -82,6 +82,7 @@ struct Partition {
   int descriptor = -1;                 // the memfd
   int table_descriptor = -1;           // the block table's
   HugePages huge_pages = HugePages::kNowhere;
+  bool blocks_are_pages = false;  // one that is made at once is one page (whole_blocks.h)
   BlockWord* blocks = nullptr;
   StaticRegion static_regions[kMaxStaticRegions] = {};
   std::atomic<int> static_region_count{0};
@@ -129,11 +130,8 @@ void punch(const Partition& partition, uint64_t block, uint64_t count);
 /// Zeroes bytes of the partition without giving anything back (they are within one page).
 void punch_bytes(const Partition& partition, uint64_t offset, uint64_t bytes);
 
-/// Gives the blocks zero-filled physical memory where they have none. kNoMemory if the kernel refuses.
+/// Gives the blocks zero-filled physical memory where they have none, in small pages. kNoMemory if the kernel refuses.
 base::Status populate(const Partition& partition, uint64_t block, uint64_t count);
-
-/// Makes memory of the partition from `offset` on with that content, without mapping it. kNoMemory if the kernel refuses.
-base::Status write_content(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes);
 
 inline uint64_t block_of(uint64_t offset) { return offset / kBlockBytes; }
 inline uint64_t state_of(uint64_t word) { return word & kStateMask; }

@@ -7,10 +7,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
+#include "base/kernel_version.h"
 #include "base/system_calls.h"
 
 namespace headroom::arena {
@@ -105,6 +107,10 @@ bool memory_files_have_huge_pages() {
   constexpr const char* kMemoryFiles = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
   return is_chosen(kMemoryFiles, "always") || is_chosen(kMemoryFiles, "within_size");
 }
+
+bool large_writes_make_large_pages() { return base::kernel_is_at_least(6, 14); }
+
+void advise_small_pages(uintptr_t address, uint64_t bytes) { (void)system_call(SYS_madvise, address, bytes, MADV_NOHUGEPAGE); }
 
 int open_huge_page_file(const char* huge) {
   constexpr size_t kStackBytes = 64 << 10;

@@ -6,6 +6,10 @@
 // descriptors with this process enters such a namespace, mounts a tmpfs with huge=advise (huge pages where madvise() asks for
 // them, none elsewhere), and opens one nameless file there. The file lives as long as somebody has it open.
 //
+// Since Linux 6.14 a file of a tmpfs with huge=always has pages of any size, as large as what is written at once: a block that
+// is written by one call is one page, and made, mapped and given back at half of what 64 small ones cost. Mappings of such a
+// file must be advised against huge pages (advise_small_pages()), or each fault in them makes 2 MiB.
+//
 // Containers and some distributions refuse user namespaces; then there are no huge pages.
 #pragma once
 
@@ -27,7 +31,13 @@ HugePages huge_pages_of_system();
 /// Whether the system gives them to all memory files, asked or not.
 bool memory_files_have_huge_pages();
 
-/// The descriptor of a new empty file, or a negative errno. `huge`: "advise", or "never".
+/// Whether what is written to a file of a tmpfs with huge=always at once becomes one page.
+bool large_writes_make_large_pages();
+
+/// Lets faults in this mapping of a memory file make small pages only.
+void advise_small_pages(uintptr_t address, uint64_t bytes);
+
+/// The descriptor of a new empty file, or a negative errno. `huge`: "always", "advise", or "never".
 int open_huge_page_file(const char* huge);
 
 }  // namespace headroom::arena

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "arena/arena.h"
+#include "arena/whole_blocks.h"
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "heap/heap.h"
@@ -190,8 +191,7 @@ bool copy_populated(uintptr_t address, uint64_t span_bytes, uint64_t offset) {
       if (known && (entries[page] & kPresentOrSwapped) == 0 && at >= program.file_backed_end) {
         continue;
       }
-      const long copied = system_call(SYS_pwrite64, pager::partition().descriptor, at, kPageBytes, offset + (at - span.begin));
-      if (copied != static_cast<long>(kPageBytes)) {
+      if (!arena::copy_page(pager::partition(), offset + (at - span.begin), at)) {
         (void)system_call(SYS_close, map);
         return false;
       }

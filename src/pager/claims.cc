@@ -119,15 +119,25 @@ Status grow(uint64_t bytes) {
 Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
                          bool (*copy)(uintptr_t address, uint64_t bytes, uint64_t offset)) {
   base::LockHolder lock(transition_lock);
-  if (!copy(address, bytes, offset)) {
-    return Status::kNoMemory;
+  // Held until they are watched: until then the pager does not see what is written to them (arena/whole_blocks.h).
+  const uint64_t first = arena::block_of(offset);
+  const uint64_t last = arena::block_of(offset + bytes - 1);
+  const auto hold_all = [=](bool hold) {
+    for (uint64_t block = first; block <= last; ++block) {
+      word_of(block).fetch_add(hold ? arena::kHold : uint64_t{0} - arena::kHold, std::memory_order_acq_rel);
+    }
+  };
+  hold_all(true);
+  Status status = copy(address, bytes, offset) ? Status::kOk : Status::kNoMemory;
+  if (status == Status::kOk) {
+    status = arena::add_static_region(detail::the_partition, address, bytes, offset);
   }
-  const Status status = arena::add_static_region(detail::the_partition, address, bytes, offset);
   if (status == Status::kOk && is_armed()) {
     Request request = {};
     request.kind = RequestKind::kAdopt;
     perform(request);
   }
+  hold_all(false);
   return status;
 }
 

@@ -5,11 +5,13 @@
 // zero page under a hole, so that the kernel calls the next fault "minor".
 #include <string.h>
 
+#include "arena/whole_blocks.h"
 #include "base/log.h"
 #include "pager/block_transitions.h"
 #include "pager/fork.h"
 #include "pager/labels.h"
 #include "pager/page_table.h"
+#include "pager/random_access.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -33,7 +35,7 @@ bool take_room_for_one() {
 
 /// Gives a fresh block, whose room is reserved, memory and access.
 void make_fresh(uint64_t block, bool write) {
-  if (populate(*state.partition, block, 1) != base::Status::kOk) {
+  if (make_whole(*state.partition, block, {block, 1}) != base::Status::kOk) {
     die_without_memory();
   }
   state.resident.loaded(block);
@@ -173,20 +175,6 @@ void end_satisfied(uint64_t first, uint64_t count) {
   }
 }
 
-bool has_waiting_writer(uint64_t block) {
-  for (const Pending& pending : state.pending) {
-    if (pending.used && pending.block == block && pending.write) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/// Whether the block does not go with its neighbours: it stays unmapped, or is mapped writable.
-bool is_special(uint64_t block) {
-  return (word_of(block).load(std::memory_order_relaxed) & kMarker) != 0 || has_waiting_writer(block);
-}
-
 bool bring_now(Request& request) {
   bool all = true;
   for (uint64_t block = request.block; block < request.block + request.count; ++block) {
@@ -201,6 +189,15 @@ bool bring_now(Request& request) {
 }
 
 }  // namespace
+
+bool has_waiting_writer(uint64_t block) {
+  for (const Pending& pending : state.pending) {
+    if (pending.used && pending.block == block && pending.write) {
+      return true;
+    }
+  }
+  return false;
+}
 
 bool reserve_blocks(uint64_t count) {
   if (!node::reserve(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes))) {
@@ -257,7 +254,11 @@ void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
   trace::count(Counter::kFaults);
   const bool from_storage = state_of(word) == kStored || state_of(word) == kReading || state_of(word) == kSinglePages;
   if (from_storage) {
-    note_storage_fault(continues_stream(block, page));
+    const bool goes_on = continues_stream(block, page);
+    note_storage_fault(goes_on);
+    if (goes_on && state_of(word) == kReading) {
+      extend_stream(block);  // so that the disk is busy while what it has read is put in its place
+    }
     trace::count(Counter::kFaultsStorage);
     count_for_label(block, 1, 0);
   }
@@ -303,40 +304,6 @@ bool serve_waiting(uint64_t first, uint64_t count, uint32_t page) {
     }
   }
   return some;
-}
-
-void place_content(uint64_t first, uint64_t count, const char* content) {
-  for (uint64_t block = first; block < first + count;) {
-    // With forked children the write comes later: what they still need of the block must be here before it can be given to
-    // them.
-    const bool writable = has_waiting_writer(block) && !has_fork_children();
-    uint64_t run = (word_of(block).load(std::memory_order_relaxed) & kMarker) != 0 ? 0 : 1;
-    while (run > 0 && !writable && block + run < first + count && !is_special(block + run)) {
-      ++run;
-    }
-    uint64_t filled = 0;
-    uint64_t left = run > 0 ? run : 1;
-    const View view = view_of_run(*state.partition, block, left);
-    if (run > 0) {
-      filled = state.engine->fill(view, content, writable);
-    }
-    if (filled < view.bytes) {
-      const uint64_t offset = block * kBlockBytes + filled;
-      if (write_content(*state.partition, offset, content + filled, view.bytes - filled) != base::Status::kOk) {
-        die_without_memory();
-      }
-      if (run > 0) {
-        state.engine->map({view.address + filled, view.bytes - filled}, writable);
-      }
-    }
-    if (run > 0) {
-      for (uint64_t mapped = block; mapped < block + left; ++mapped) {
-        change_word(word_of(mapped), 0, kMapped | (writable ? kDirty | kWritable : 0));
-      }
-    }
-    block += left;
-    content += left * kBlockBytes;
-  }
 }
 
 void read_done(uint64_t first, uint64_t count) {

@@ -28,6 +28,7 @@ void map_in_child(uintptr_t address, uint64_t bytes, int descriptor, uint64_t of
   const int flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE | (descriptor < 0 ? MAP_ANONYMOUS : 0);
   if (bytes > 0) {
     (void)system_call(SYS_mmap, address, bytes, PROT_READ | PROT_WRITE, flags, descriptor, offset);
+    advise_small_pages(address, bytes);
   }
 }
 

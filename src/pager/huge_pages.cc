@@ -11,13 +11,12 @@
 // The kernel splits a page as a side effect of two requests: advice that a part of it is cold, unless other processes map it;
 // and punching less than a page out of it, which zeroes these bytes: we punch one byte that is zero already. Since Linux 6.15
 // the second leaves halves, quarters and eighths, for which the first is then tried (nobody maps them at that moment).
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
+#include "base/kernel_version.h"
 #include "pager/page_table.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -42,11 +41,16 @@ void advise_cold(uintptr_t page) {
   (void)system_call(SYS_madvise, page, kPageBytes, MADV_COLD);
 }
 
+long next_of(int what, uint64_t offset) { return system_call(SYS_lseek, state.partition->descriptor, offset, what); }
+
 /// Whether this part of the file is one huge page: mapped anew, a touch of one end then maps the other.
 bool is_huge(uint64_t offset) {
   static char* reserved = static_cast<char*>(base::reserve_memory(2 * kHugePageBytes));
   if (reserved == nullptr) {
     return true;
+  }
+  if (next_of(SEEK_DATA, offset) != static_cast<long>(offset)) {
+    return false;  // and a touch would fill the hole
   }
   const uintptr_t window = (reinterpret_cast<uintptr_t>(reserved) + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
   const long mapped = system_call(SYS_mmap, window, kHugePageBytes, PROT_READ, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
@@ -58,10 +62,9 @@ bool is_huge(uint64_t offset) {
   (void)*reinterpret_cast<volatile char*>(window);
   const bool huge = is_in_page_table(window + kHugePageBytes / 2);
   (void)system_call(SYS_madvise, window, kHugePageBytes, MADV_DONTNEED);  // or it would count as a process that maps it
+  advise_small_pages(window, kHugePageBytes);                             // or the kernel might make one of it by itself
   return huge;
 }
-
-long next_of(int what, uint64_t offset) { return system_call(SYS_lseek, state.partition->descriptor, offset, what); }
 
 /// Maps what there is of [from, to) anew, in small pages; whether there is something and all of it is here.
 bool map_anew(uint64_t from, uint64_t to) {
@@ -197,12 +200,7 @@ Outcome split(uint64_t block) {
 }  // namespace
 
 bool may_have_huge_pages() {
-  utsname system = {};
-  int major = 0;
-  int minor = 0;
-  const bool known = uname(&system) == 0 && sscanf(system.release, "%d.%d", &major, &minor) == 2;
-  const bool maps_small = known && (major > 6 || (major == 6 && minor >= 12));
-  return can_read_page_table() && (state.engine->serves_kernel() || maps_small);
+  return can_read_page_table() && (state.engine->serves_kernel() || base::kernel_is_at_least(6, 12));
 }
 
 void map_in_small_pages() {

@@ -17,6 +17,7 @@ constexpr int kEnough = 4;  // to keep the disk busy
 struct Buffer {
   bool used;
   uint64_t first;  // block
+  uint64_t count;
 };
 
 Buffer buffers[kBuffers] = {};
@@ -61,7 +62,7 @@ char* take_read_buffer(uint64_t first, uint64_t count) {
     filled = index + 1;
     count_more_other_memory(static_cast<int64_t>(kBufferBytes));
   }
-  buffers[index] = {true, first};
+  buffers[index] = {true, first, count};
   ++used;
   return memory + static_cast<uint64_t>(index) * kBufferBytes;
 }
@@ -83,6 +84,15 @@ void give_back_read_buffer(uint64_t first) {
       return;
     }
   }
+}
+
+bool is_read_into_buffer(uint64_t block) {
+  for (const Buffer& buffer : buffers) {
+    if (buffer.used && block - buffer.first < buffer.count) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void empty_read_buffers() {

@@ -26,6 +26,9 @@ char* take_read_buffer(uint64_t first, uint64_t count);
 char* read_buffer_of(uint64_t first);
 void give_back_read_buffer(uint64_t first);
 
+/// Whether the block is being read into a buffer, so that its place in the arena is not in use.
+bool is_read_into_buffer(uint64_t block);
+
 /// Gives the memory of buffers that are not in use back to the system.
 void empty_read_buffers();
 

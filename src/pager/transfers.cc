@@ -4,6 +4,7 @@
 // message: memory that cannot be written or read back is never silently lost.
 #include <string.h>
 
+#include "arena/whole_blocks.h"
 #include "base/log.h"
 #include "pager/checksums.h"
 #include "pager/read_buffers.h"
@@ -127,6 +128,13 @@ void start_transfer(bool write, uint64_t first, uint64_t count) {
     note_written(offset, reinterpret_cast<const void*>(state.partition->alias + offset), bytes);
   }
   char* buffer = write ? nullptr : take_read_buffer(first, count);
+  if (!write && buffer == nullptr && state.partition->blocks_are_pages) {
+    for (uint64_t block = first; block < first + count; ++block) {
+      if (arena::make_whole(*state.partition, block, {first, count}) != base::Status::kOk) {
+        die_without_memory();
+      }
+    }
+  }
   void* memory = buffer != nullptr ? buffer : reinterpret_cast<void*>(state.partition->alias + offset);
   submit({write, offset, memory, bytes, tag_of(kBlocks, first, count)});
 }
@@ -141,6 +149,15 @@ void start_page_transfer(bool write, uint64_t block, uint64_t first_page, uint64
 
 void start_fill_transfer(uint64_t block, void* buffer) {
   submit({false, block * arena::kBlockBytes, buffer, arena::kBlockBytes, tag_of(kFill, block, 1)});
+}
+
+bool collect_transfer() {
+  Completion done = {};
+  if (state.store->collect(&done, 1) == 0) {
+    return false;
+  }
+  act_on(done);
+  return true;
 }
 
 bool collect_transfers() {

@@ -2,6 +2,7 @@
 // keep blocks, invariants hold.
 #include "pager/pager.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@
 
 #include "environment.h"
 #include "heap/heap.h"
+#include "pager/page_table.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -80,6 +82,59 @@ TEST_P(EveryEngine, ContentSurvives) {
   EXPECT_GE(counted(Counter::kBlocksTwiceOut), (kArray - kBudget) / arena::kBlockBytes);
   char word[32];
   EXPECT_STREQ(base::choice_name("engine", static_cast<int>(engine()), word, sizeof word), GetParam());
+}
+
+/// The flags of the page at `address` (kernel: Documentation/admin-guide/mm/pagemap.rst); 0 if there is none.
+uint64_t page_flags(uintptr_t address) {
+  static const int flags_of_all = ::open("/proc/kpageflags", O_RDONLY | O_CLOEXEC);
+  uint64_t entry = 0;
+  uint64_t flags = 0;
+  const bool present = read_page_table(address, entry) && (entry >> 63) != 0;
+  const off_t number = static_cast<off_t>(entry & ((uint64_t{1} << 55) - 1));
+  return present && pread(flags_of_all, &flags, sizeof flags, number * 8) == sizeof flags ? flags : 0;
+}
+
+/// Fills and reads an array of three times the budget, and looks at the pages of what is in memory then.
+void expect_whole_blocks(const char* memory, uint64_t budget, const char* engine) {
+  const uint64_t bytes = 3 * budget;
+  test::set_environment(memory, engine);
+  ASSERT_EQ(start(), base::Status::kOk);
+  if (!partition().blocks_are_pages || geteuid() != 0) {
+    GTEST_SKIP() << "Linux 6.14, user namespaces and root are needed";
+  }
+  auto* array = static_cast<uint64_t*>(heap::allocate(bytes, 1, false));
+  ASSERT_NE(array, nullptr);
+  for (uint64_t round = 0; round < 2; ++round) {
+    for (uint64_t index = 0; index < bytes / 8; ++index) {
+      array[index] = expected(index, round);
+    }
+    uint64_t wrong = 0;
+    for (uint64_t index = 0; index < bytes / 8; ++index) {
+      wrong += array[index] != expected(index, round) ? 1 : 0;
+    }
+    ASSERT_EQ(wrong, 0U);
+  }
+  constexpr uint64_t kHead = 1 << 15;
+  constexpr uint64_t kTail = 1 << 16;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(array) / arena::kBlockBytes * arena::kBlockBytes;
+  uint64_t here = 0;
+  uint64_t whole = 0;
+  for (uintptr_t block = begin; block < begin + bytes; block += arena::kBlockBytes) {
+    const uint64_t first = page_flags(block);
+    here += first != 0 ? 1 : 0;
+    EXPECT_EQ(first & kTail, 0U) << "a page that is larger than a block cannot be given back with it";
+    whole += (first & kHead) != 0 && (page_flags(block + arena::kBlockBytes - arena::kPageBytes) & kTail) != 0 ? 1 : 0;
+  }
+  EXPECT_GT(here, budget / arena::kBlockBytes / 4);
+  EXPECT_GT(whole, here * 3 / 4);
+  EXPECT_GE(counted(Counter::kBlocksMadeWhole), (bytes - budget) / arena::kBlockBytes);
+}
+
+TEST_P(EveryEngine, BlocksThatComeBackAreOnePage) { expect_whole_blocks("24M", 24 << 20, GetParam()); }
+
+TEST_P(EveryEngine, BlocksThatComeBackAreOnePageWithReadBuffers) {
+  expect_whole_blocks("64M", 64 << 20, GetParam());
+  EXPECT_EQ(counted(Counter::kBytesReadBuffered) > 0, partition().blocks_are_pages && geteuid() == 0);
 }
 
 TEST_P(EveryEngine, WhatIsOnlyReadIsNotWritten) {

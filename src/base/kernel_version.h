@@ -1,0 +1,9 @@
+// Which kernel this is, for what can only be known by its version.
+#pragma once
+
+namespace headroom::base {
+
+/// Whether the running kernel is Linux `major`.`minor` or newer; false if that cannot be told.
+bool kernel_is_at_least(int major, int minor);
+
+}  // namespace headroom::base

@@ -1,0 +1,58 @@
+// What was read into a buffer gets its place in the arena, and is mapped.
+#include "arena/whole_blocks.h"
+#include "pager/fork.h"
+#include "pager/read_buffers.h"
+#include "pager/state.h"
+
+namespace headroom::pager {
+
+using namespace arena;
+
+namespace {
+
+/// Whether the block does not go with its neighbours: it stays unmapped, or is mapped writable.
+bool is_special(uint64_t block) {
+  return (word_of(block).load(std::memory_order_relaxed) & kMarker) != 0 || has_waiting_writer(block);
+}
+
+}  // namespace
+
+void place_content(uint64_t first, uint64_t count, const char* content) {
+  const uint64_t last = first + count - 1;
+  Run at_rest = {first, count};
+  at_rest.first -= first % 2 == 1 && is_read_into_buffer(first - 1) ? 1 : 0;
+  at_rest.count += (first - at_rest.first) + (last % 2 == 0 && is_read_into_buffer(last + 1) ? 1 : 0);
+  for (uint64_t block = first; block < first + count;) {
+    // With forked children the write comes later: what they still need of the block must be here before it can be given to
+    // them.
+    const bool writable = has_waiting_writer(block) && !has_fork_children();
+    uint64_t run = (word_of(block).load(std::memory_order_relaxed) & kMarker) != 0 ? 0 : 1;
+    while (run > 0 && !writable && block + run < first + count && !is_special(block + run)) {
+      ++run;
+    }
+    uint64_t filled = 0;
+    uint64_t left = run > 0 ? run : 1;
+    const View view = view_of_run(*state.partition, block, left);
+    if (run > 0 && !state.partition->blocks_are_pages) {  // fill() makes small pages
+      filled = state.engine->fill(view, content, writable);
+    }
+    if (filled < view.bytes) {
+      const uint64_t offset = block * kBlockBytes + filled;
+      if (write_content(*state.partition, offset, content + filled, view.bytes - filled, at_rest) != base::Status::kOk) {
+        die_without_memory();
+      }
+      if (run > 0) {
+        state.engine->map({view.address + filled, view.bytes - filled}, writable);
+      }
+    }
+    if (run > 0) {
+      for (uint64_t mapped = block; mapped < block + left; ++mapped) {
+        change_word(word_of(mapped), 0, kMapped | (writable ? kDirty | kWritable : 0));
+      }
+    }
+    block += left;
+    content += left * kBlockBytes;
+  }
+}
+
+}  // namespace headroom::pager
