@@ -186,7 +186,12 @@ void* pager_thread(void*) {
     (void)base::system_call(SYS_ppoll, wanted, kCount + forked_count, timeout_ms < 0 ? nullptr : &timeout, nullptr, 8);
     follow_turns();
     if (wanted[kStore].revents != 0) {
-      (void)collect_transfers();
+      // Several end together often. Were all put in their places first, the disk would rest meanwhile: who waited for the first
+      // goes on, and says by its next fault how far to read ahead.
+      for (int left = Store::kDepth; left > 0 && collect_transfer(); --left) {  // the others who wait have their turn, too
+        serve_engine();
+        pump();
+      }
     }
     if (wanted[kFaults].revents != 0) {
       serve_engine();

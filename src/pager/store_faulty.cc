@@ -35,7 +35,7 @@ class FaultyStore final : public Store {
   }
 
   int collect(Completion* out, int most) override {
-    int found = behind_->collect(out, most - 1);
+    int found = behind_->collect(out, has_failed_ ? most - 1 : most);
     for (int index = 0; index < found; ++index) {
       if (damaged_.memory != nullptr && out[index].tag == damaged_.tag && !out[index].write) {
         static_cast<char*>(damaged_.memory)[damaged_.bytes / 2] ^= 1;

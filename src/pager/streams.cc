@@ -1,7 +1,8 @@
 // Sequential readers, forward and backward: recognised by faults on blocks one after the other, and read ahead of.
 //
 // A stream has a window, from its last fault on, that doubles while the reader goes on. A block in the middle of it stays
-// unmapped (the marker): its first use says that the reader is on its way, and so does the use of a block that was hidden.
+// unmapped (the marker): its first use says that the reader is on its way, and so does the use of a block that was hidden, or
+// the wait for one that is being read.
 #include "pager/read_buffers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -13,6 +14,7 @@ using namespace arena;
 using trace::Counter;
 
 constexpr uint32_t kNearestPages = 16;
+constexpr int64_t kWide = 4 * static_cast<int64_t>(kTransferBlocks);
 
 /// Whether an access to `block` goes on in that direction, where the stream is or a little ahead.
 bool continues(const Stream& stream, int64_t block, int64_t direction) {
@@ -43,13 +45,15 @@ Stream* oldest_stream() {
 
 uint64_t committed_blocks() { return state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes; }
 
-/// How many of the blocks from the stream's next on can be read in one transfer.
+/// How many of the blocks from the stream's next on can be read in one transfer. A wide window moves on by whole transfers, so
+/// that a reader who waits for each block does not have them read one by one.
 uint64_t stored_run(const Stream& stream) {
   const auto next = static_cast<uint64_t>(stream.next);
   const uint64_t most = stream.direction > 0 ? transfer_room(next) : next % kTransferBlocks + 1;
+  const auto ahead = static_cast<uint64_t>((stream.end - stream.next) * stream.direction);
+  const uint64_t wanted = most < ahead || stream.window >= kWide ? most : ahead;
   uint64_t count = 0;
-  for (int64_t block = stream.next; (stream.end - block) * stream.direction > 0 && count < most;
-       block += stream.direction, ++count) {
+  for (int64_t block = stream.next; count < wanted; block += stream.direction, ++count) {
     if (state_of(word_of(static_cast<uint64_t>(block)).load(std::memory_order_relaxed)) != kStored) {
       break;
     }
@@ -67,7 +71,8 @@ void read_ahead(Stream& stream) {
       continue;
     }
     if (!reserve_blocks(count)) {
-      make_room((stream.end - stream.next) * stream.direction * static_cast<int64_t>(kBlockBytes));
+      const auto ahead = static_cast<uint64_t>((stream.end - stream.next) * stream.direction);
+      make_room(static_cast<int64_t>((count > ahead ? count : ahead) * kBlockBytes));
       if (!reserve_blocks(count)) {
         return;  // goes on when room has come
       }
