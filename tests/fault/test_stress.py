@@ -13,7 +13,7 @@ def compile_stress(mpi):
 
 @pytest.mark.parametrize(
     ("ranks", "threads", "each", "policy", "memory"),
-    [(2, 3, 20, "auto", 32), (2, 3, 20, "aggressive", 32), (1, 1, 60, "lazy", 32), (1, 3, 60, "auto", 96)],
+    [(2, 3, 20, "auto", 32), (2, 3, 20, "aggressive", 32), (1, 1, 60, "lazy", 32), (1, 3, 80, "auto", 96)],
 )
 def test_stress(mpi, engine, ranks, threads, each, policy, memory, tmp_path):
     settings = {"memory": f"{memory}M", "engine": engine, "evict": policy, "checksums": "on"}
