@@ -324,10 +324,12 @@ void read_done(uint64_t first, uint64_t count) {
       continue;
     }
     const View view = view_of_run(*state.partition, block, run);
-    state.engine->map(view, false);
+    const bool writable = is_likely_written(block) && !has_fork_children();
+    state.engine->map(view, writable);
     for (uint64_t mapped = block; mapped < block + run; ++mapped) {
-      change_word(word_of(mapped), 0, kMapped);
+      change_word(word_of(mapped), 0, kMapped | (writable ? kDirty | kWritable : 0));
     }
+    trace::count(Counter::kBlocksReadWritable, writable ? run : 0);
     block += run;
   }
 }

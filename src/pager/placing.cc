@@ -3,6 +3,7 @@
 #include "pager/fork.h"
 #include "pager/read_buffers.h"
 #include "pager/state.h"
+#include "trace/counters.h"
 
 namespace headroom::pager {
 
@@ -25,11 +26,13 @@ void place_content(uint64_t first, uint64_t count, const char* content) {
   for (uint64_t block = first; block < first + count;) {
     // With forked children the write comes later: what they still need of the block must be here before it can be given to
     // them.
-    const bool writable = has_waiting_writer(block) && !has_fork_children();
+    const bool expected = is_likely_written(block);
+    const bool writable = (expected || has_waiting_writer(block)) && !has_fork_children();
     uint64_t run = (word_of(block).load(std::memory_order_relaxed) & kMarker) != 0 ? 0 : 1;
-    while (run > 0 && !writable && block + run < first + count && !is_special(block + run)) {
+    while (run > 0 && (expected || !writable) && block + run < first + count && !is_special(block + run)) {
       ++run;
     }
+    trace::count(trace::Counter::kBlocksReadWritable, expected && writable ? run : 0);
     uint64_t filled = 0;
     uint64_t left = run > 0 ? run : 1;
     const View view = view_of_run(*state.partition, block, left);

@@ -36,13 +36,15 @@ struct Pending {
 
 /// A sequential reader: blocks up to `end`, and without it, are to be read ahead.
 struct Stream {
-  int64_t last;       // last block that faulted
-  int64_t next;       // first block not yet looked at
-  int64_t end;        // read ahead up to here
-  int64_t window;     // in blocks; doubles while the reader goes on
-  uint64_t used_at;   // for replacement
-  int64_t direction;  // 1, -1, or 0 while it is not known
-  int64_t marker;     // block that was left unmapped; behind `last` if there is none ahead
+  int64_t last;                 // last block that faulted
+  int64_t next;                 // first block not yet looked at
+  int64_t end;                  // read ahead up to here
+  int64_t window;               // in blocks; doubles while the reader goes on
+  uint64_t used_at;             // for replacement
+  int64_t direction;            // 1, -1, or 0 while it is not known
+  int64_t marker;               // block that was left unmapped; behind `last` if there is none ahead
+  int64_t sample = -1;          // the marker before
+  int64_t written_samples = 0;  // how many markers in a row the program has written to
 };
 
 struct State {
@@ -112,6 +114,8 @@ void pump();
 bool continues_stream(uint64_t block, uint32_t page);
 /// Notes that a reader is at `block`; widens or starts its window.
 void extend_stream(uint64_t block);
+/// Whether the program writes to what it reads there, as far as its last markers tell.
+bool is_likely_written(uint64_t block);
 /// Begins to read blocks ahead that the program has announced.
 void read_announced(uint64_t first, uint64_t count);
 /// Reads ahead as far as the streams' windows and the room allow.

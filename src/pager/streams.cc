@@ -3,6 +3,10 @@
 // A stream has a window, from its last fault on, that doubles while the reader goes on. A block in the middle of it stays
 // unmapped (the marker): its first use says that the reader is on its way, and so does the use of a block that was hidden, or
 // the wait for one that is being read.
+//
+// Markers are samples, too: they are mapped as the program uses them. If it has written to the last ones, what follows is
+// mapped writable at once, which saves a fault a block; if it was wrong, as much is written out in vain as lies between two
+// markers.
 #include "pager/read_buffers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -14,6 +18,7 @@ using namespace arena;
 using trace::Counter;
 
 constexpr uint32_t kNearestPages = 16;
+constexpr int64_t kSureSamples = 2;
 constexpr int64_t kWide = 4 * static_cast<int64_t>(kTransferBlocks);
 
 /// Whether an access to `block` goes on in that direction, where the stream is or a little ahead.
@@ -35,12 +40,31 @@ Stream* stream_of(uint64_t block, int64_t& direction) {
   return nullptr;
 }
 
+/// Whether a reader was seen there before, waiting for the block.
+bool is_seen_already(int64_t block) {
+  for (const Stream& stream : state.streams) {
+    if (stream.window != 0 && stream.last == block) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Stream* oldest_stream() {
   Stream* oldest = &state.streams[0];
   for (Stream& stream : state.streams) {
     oldest = stream.used_at < oldest->used_at ? &stream : oldest;
   }
   return oldest;
+}
+
+/// At a marker: what has become of the one before.
+void note_sample(Stream& stream) {
+  const uint64_t word = stream.sample < 0 ? 0 : word_of(static_cast<uint64_t>(stream.sample)).load(std::memory_order_relaxed);
+  if (state_of(word) == kResident) {
+    stream.written_samples = (word & kDirty) != 0 ? stream.written_samples + 1 : 0;
+  }
+  stream.sample = stream.marker;
 }
 
 uint64_t committed_blocks() { return state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes; }
@@ -113,6 +137,9 @@ void extend_stream(uint64_t number) {
   const auto block = static_cast<int64_t>(number);
   int64_t direction = 0;
   Stream* stream = stream_of(number, direction);
+  if (stream == nullptr && is_seen_already(block)) {
+    return;
+  }
   if (stream == nullptr) {  // perhaps the beginning of one
     *oldest_stream() = {block, block, block, 2, ++state.stream_clock, 0, block};
     return;
@@ -121,6 +148,9 @@ void extend_stream(uint64_t number) {
     stream->direction = direction;
     stream->next = block;
   }
+  if (block == stream->marker) {
+    note_sample(*stream);
+  }
   stream->used_at = ++state.stream_clock;
   stream->last = block;
   stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
@@ -128,6 +158,16 @@ void extend_stream(uint64_t number) {
   const int64_t end = block + direction * (1 + stream->window);
   const auto committed = static_cast<int64_t>(committed_blocks());
   stream->end = end < -1 ? -1 : end > committed ? committed : end;
+}
+
+bool is_likely_written(uint64_t block) {
+  for (const Stream& stream : state.streams) {
+    const int64_t ahead = (static_cast<int64_t>(block) - stream.last) * stream.direction;
+    if (stream.written_samples >= kSureSamples && ahead >= 0 && ahead <= stream.window + kWide) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void read_announced(uint64_t first, uint64_t count) {
