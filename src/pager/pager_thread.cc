@@ -84,9 +84,10 @@ void serve_request(Request& request) {
   finish(request);
 }
 
-void serve_engine() {
+/// Whether there were faults.
+bool serve_engine() {
   Fault faults[16];
-  for (;;) {
+  for (bool some = false;; some = true) {
     const int found = state.engine->read_faults(faults, 16);
     for (int index = 0; index < found; ++index) {
       uint64_t offset = 0;
@@ -96,7 +97,7 @@ void serve_engine() {
       }
     }
     if (found < 16) {
-      return;
+      return some || found > 0;
     }
   }
 }
@@ -160,6 +161,14 @@ bool looks_again_at_once() {
          (state.pending_count > 0 && ledger.held_slots.load(std::memory_order_relaxed) <= ledger.cores());
 }
 
+/// Looks for what a reader of single pages brings, without a look at everything. Before the thread looks at all of it, it does
+/// so this often.
+void await_single_pages() {
+  constexpr int kLooks = 16;
+  for (int look = 0; look < kLooks && !state.store->has_completions() && !serve_engine(); ++look) {
+  }
+}
+
 int request_descriptor = -1;
 
 std::atomic<clockid_t> own_clock{-1};
@@ -181,7 +190,11 @@ void* pager_thread(void*) {
     for (int index = 0; index < forked_count; ++index) {
       wanted[kCount + index] = {forked[index], POLLIN, 0};
     }
-    const int timeout_ms = looks_again_at_once() ? 0 : wait_ms();
+    const bool stays_awake = looks_again_at_once();
+    if (stays_awake) {
+      await_single_pages();
+    }
+    const int timeout_ms = stays_awake ? 0 : wait_ms();
     timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
     (void)base::system_call(SYS_ppoll, wanted, kCount + forked_count, timeout_ms < 0 ? nullptr : &timeout, nullptr, 8);
     follow_turns();

@@ -59,6 +59,15 @@ bool reserve(int64_t bytes) {
   return true;
 }
 
+/// The room for the next page is made while the disk brings this one.
+void make_room_ahead() {
+  if (state.session->ledger->free_bytes.load(std::memory_order_relaxed) < int64_t{kPageBytes}) {
+    const bool waited = state.waits_for_others;
+    make_room(kBlockBytes);
+    state.waits_for_others = waited && state.waits_for_others;  // nobody waits for it yet
+  }
+}
+
 void start_page_read(uint64_t block, uint32_t page) {
   note_page_read(block, page);
   const uint64_t now = base::monotonic_ns();
@@ -74,6 +83,7 @@ void start_page_read(uint64_t block, uint32_t page) {
   state.resident.used(block);
   pages.reading |= bit_of(page);
   start_page_transfer(false, block, page, 1, alias_of_page(block, page));
+  make_room_ahead();
 }
 
 /// Reads the whole block into the buffer; from then on it is READING. False if that has to wait.
@@ -109,6 +119,7 @@ void write_dirty_pages(uint64_t block) {
   Pages& pages = table[block];
   uint64_t left = pages.dirty;
   pages.dirty = 0;
+  state.store->begin_batch();
   while (left != 0) {
     const auto first = static_cast<uint32_t>(__builtin_ctzll(left));
     uint32_t count = 1;
@@ -119,6 +130,7 @@ void write_dirty_pages(uint64_t block) {
     ++pages.writes;
     start_page_transfer(true, block, first, count, alias_of_page(block, first));
   }
+  state.store->end_batch();
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 // pages, and punching pinned pages loses data silently.
 //
 // The pager thread alone submits and collects; a store is not thread-safe. Completions arrive in any order; `descriptor`
-// becomes readable when there are some.
+// is readable while there are some.
 //
 // FaultyStore in front of either injects errors for the tests (setting store_fault).
 #pragma once
@@ -38,8 +38,14 @@ class Store {
   static constexpr int kDepth = 64;  // most transfers in flight
   virtual ~Store() = default;
   virtual void submit(const Transfer& transfer) = 0;
-  /// Collects up to `most` completions without waiting.
+  /// Collects up to `most` completions without waiting; fewer than there are is no error. After 0 `descriptor` becomes readable
+  /// when there are more.
   virtual int collect(Completion* out, int most) = 0;
+  /// Whether collect() would find some, without a system call.
+  [[nodiscard]] virtual bool has_completions() const = 0;
+  /// What is submitted in between may be handed to the disk together at the end. In pairs, which may be nested.
+  virtual void begin_batch() {}
+  virtual void end_batch() {}
   [[nodiscard]] virtual int descriptor() const = 0;
   [[nodiscard]] virtual base::StoreChoice kind() const = 0;
   [[nodiscard]] int in_flight() const { return in_flight_; }
@@ -60,7 +66,7 @@ struct StoreFiles {
 
 /// Where a byte of the store is.
 struct StorePlace {
-  int descriptor;
+  int file;  // which of them
   uint64_t offset;
 };
 StorePlace place_of(const StoreFiles& files, uint64_t offset);

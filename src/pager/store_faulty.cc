@@ -35,20 +35,26 @@ class FaultyStore final : public Store {
   }
 
   int collect(Completion* out, int most) override {
-    int found = behind_->collect(out, has_failed_ ? most - 1 : most);
+    if (has_failed_ && most > 0) {
+      has_failed_ = false;
+      --in_flight_;
+      *out = failed_;
+      return 1;
+    }
+    const int found = behind_->collect(out, most);
     for (int index = 0; index < found; ++index) {
       if (damaged_.memory != nullptr && out[index].tag == damaged_.tag && !out[index].write) {
         static_cast<char*>(damaged_.memory)[damaged_.bytes / 2] ^= 1;
         damaged_ = {};
       }
     }
-    if (has_failed_) {
-      out[found++] = failed_;
-      has_failed_ = false;
-    }
     in_flight_ -= found;
     return found;
   }
+
+  [[nodiscard]] bool has_completions() const override { return has_failed_ || behind_->has_completions(); }
+  void begin_batch() override { behind_->begin_batch(); }
+  void end_batch() override { behind_->end_batch(); }
 
   [[nodiscard]] int descriptor() const override { return behind_->descriptor(); }
   [[nodiscard]] base::StoreChoice kind() const override { return behind_->kind(); }

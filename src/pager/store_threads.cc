@@ -7,7 +7,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <new>
 
 #include "base/system_calls.h"
@@ -52,8 +54,10 @@ class ThreadStore final : public Store {
   }
 
   int collect(Completion* out, int most) override {
-    uint64_t ignored = 0;
-    (void)system_call(SYS_read, event_, &ignored, sizeof ignored);
+    if (!has_completions()) {
+      uint64_t ignored = 0;  // cleared before the last look, so that none is overlooked
+      (void)system_call(SYS_read, event_, &ignored, sizeof ignored);
+    }
     int found = 0;
     for (Slot& slot : slots_) {
       if (found < most && slot.state.load(std::memory_order_acquire) == kDone) {
@@ -62,11 +66,12 @@ class ThreadStore final : public Store {
         --in_flight_;
       }
     }
-    if (found == most) {  // perhaps more: come again
-      const uint64_t one = 1;
-      (void)system_call(SYS_write, event_, &one, sizeof one);
-    }
     return found;
+  }
+
+  [[nodiscard]] bool has_completions() const override {
+    return std::any_of(std::begin(slots_), std::end(slots_),
+                       [](const Slot& slot) { return slot.state.load(std::memory_order_acquire) == kDone; });
   }
 
   [[nodiscard]] int descriptor() const override { return event_; }
@@ -84,7 +89,7 @@ class ThreadStore final : public Store {
     uint64_t done = 0;
     while (done < transfer.bytes) {
       const StorePlace place = place_of(files_, transfer.offset + done);
-      const long result = system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, place.descriptor,
+      const long result = system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, files_.descriptors[place.file],
                                       static_cast<char*>(transfer.memory) + done, transfer.bytes - done, place.offset);
       if (result == -EINTR) {
         continue;
