@@ -121,6 +121,7 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
     trace::count(Counter::kFaultsProbation);
     if (continues_stream(block, kWholeBlock)) {
       extend_stream(block);
+      show_ahead(block);
     }
   }
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write.

@@ -8,7 +8,7 @@
 namespace headroom::pager {
 namespace {
 
-constexpr int kBuffers = 8;
+constexpr int kBuffers = 16;
 constexpr uint64_t kBufferBytes = kTransferBlocks * arena::kBlockBytes;
 constexpr uint64_t kHugePageBytes = 2 << 20;
 constexpr int64_t kMemoryForEach = 48 * static_cast<int64_t>(kBufferBytes);

@@ -114,6 +114,10 @@ void pump();
 bool continues_stream(uint64_t block, uint32_t page);
 /// Notes that a reader is at `block`; widens or starts its window.
 void extend_stream(uint64_t block);
+/// Maps what was hidden of the blocks that the reader at `block` comes to next, all at once.
+void show_ahead(uint64_t block);
+/// Notes that blocks from `first` on have been read; as many more are to be read, so that the disk goes on meanwhile.
+void note_arrival(uint64_t first, uint64_t count);
 /// Whether the program writes to what it reads there, as far as its last markers tell.
 bool is_likely_written(uint64_t block);
 /// Begins to read blocks ahead that the program has announced.

@@ -7,6 +7,7 @@
 // Markers are samples, too: they are mapped as the program uses them. If it has written to the last ones, what follows is
 // mapped writable at once, which saves a fault a block; if it was wrong, as much is written out in vain as lies between two
 // markers.
+#include "pager/fork.h"
 #include "pager/read_buffers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -19,6 +20,7 @@ using trace::Counter;
 
 constexpr uint32_t kNearestPages = 16;
 constexpr int64_t kSureSamples = 2;
+constexpr int64_t kShownAhead = 16;
 constexpr int64_t kWide = 4 * static_cast<int64_t>(kTransferBlocks);
 
 /// Whether an access to `block` goes on in that direction, where the stream is or a little ahead.
@@ -120,6 +122,18 @@ void read_ahead(Stream& stream) {
   }
 }
 
+/// Moves the end on, as far as the memory goes and no more than two windows from the reader's last fault.
+void extend_by(Stream& stream, int64_t blocks) {
+  const auto room = static_cast<int64_t>(state.resident.room_ahead(share_of_memory() / kBlockBytes));
+  const int64_t fits = room > stream.window ? room : stream.window;
+  const int64_t most = fits < stream.window * 2 ? fits : stream.window * 2;
+  const int64_t farthest = stream.last + stream.direction * (1 + most);
+  const int64_t wanted = stream.end + stream.direction * blocks;
+  const int64_t end = (farthest - wanted) * stream.direction < 0 ? farthest : wanted;
+  const auto committed = static_cast<int64_t>(committed_blocks());
+  stream.end = end < -1 ? -1 : end > committed ? committed : end;
+}
+
 }  // namespace
 
 bool continues_stream(uint64_t block, uint32_t page) {
@@ -156,8 +170,50 @@ void extend_stream(uint64_t number) {
   stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
   stream->next = (stream->next - block) * direction > 0 ? stream->next : block + direction;
   const int64_t end = block + direction * (1 + stream->window);
-  const auto committed = static_cast<int64_t>(committed_blocks());
-  stream->end = end < -1 ? -1 : end > committed ? committed : end;
+  stream->end = (stream->end - end) * direction > 0 ? stream->end : end;
+  extend_by(*stream, 0);
+}
+
+void show_ahead(uint64_t reader) {
+  int64_t direction = 0;
+  int64_t most = 0;
+  for (const Stream& stream : state.streams) {
+    if (stream.window != 0 && stream.last == static_cast<int64_t>(reader)) {
+      direction = stream.direction;
+      most = stream.window < kShownAhead ? stream.window : kShownAhead;
+    }
+  }
+  const auto is_shown = [](int64_t block, bool dirty) {
+    const auto number = static_cast<uint64_t>(block);
+    const uint64_t word = word_of(number).load(std::memory_order_relaxed);
+    return block >= 0 && number < committed_blocks() && state.resident.is_hidden(number) && state_of(word) == kResident &&
+           (word & (kMapped | kMarker)) == 0 && ((word & kDirty) != 0) == dirty && (!dirty || may_write(number));
+  };
+  const auto begin = static_cast<int64_t>(reader) + direction;
+  const bool dirty = is_shown(begin, true);
+  int64_t count = 0;
+  while (direction != 0 && count < most && is_shown(begin + direction * count, dirty)) {
+    state.resident.used(static_cast<uint64_t>(begin + direction * count++));
+  }
+  const auto first = static_cast<uint64_t>(direction > 0 ? begin : begin - count + 1);
+  for (uint64_t done = 0; done < static_cast<uint64_t>(count);) {
+    uint64_t run = static_cast<uint64_t>(count) - done;
+    state.engine->map(view_of_run(*state.partition, first + done, run), dirty);
+    for (uint64_t block = first + done; block < first + done + run; ++block) {
+      change_word(word_of(block), dirty ? kUndefined : 0, kMapped | (dirty ? kWritable : 0));
+    }
+    done += run;
+  }
+  trace::count(Counter::kBlocksShownAhead, static_cast<uint64_t>(count));
+}
+
+void note_arrival(uint64_t first, uint64_t count) {
+  for (Stream& stream : state.streams) {
+    const int64_t ahead = (static_cast<int64_t>(first) - stream.last) * stream.direction;
+    if (ahead >= 0 && (stream.next - static_cast<int64_t>(first)) * stream.direction > 0 && stream.window >= kWide) {
+      extend_by(stream, static_cast<int64_t>(count));
+    }
+  }
 }
 
 bool is_likely_written(uint64_t block) {

@@ -25,6 +25,10 @@ enum Kind : uint64_t { kBlocks, kPages, kFill };
 
 uint64_t tag_of(Kind kind, uint64_t number, uint64_t count) { return kind << kKindShift | number << kNumberShift | count; }
 
+Kind kind_of(uint64_t tag) { return static_cast<Kind>(tag >> kKindShift); }
+uint64_t number_of(uint64_t tag) { return tag << 2 >> (kNumberShift + 2); }
+uint64_t count_of(uint64_t tag) { return tag & 0xff; }
+
 [[noreturn]] void die_of(bool write, uint64_t bytes, int error) {
   const auto kib = static_cast<unsigned long long>(bytes >> 10);
   if (write) {
@@ -74,9 +78,9 @@ bool is_right(Kind kind, uint64_t number, uint64_t bytes, const char* buffer) {
 }
 
 void act_on(const Completion& done) {
-  const auto kind = static_cast<Kind>(done.tag >> kKindShift);
-  const uint64_t number = done.tag << 2 >> (kNumberShift + 2);
-  const uint64_t count = done.tag & 0xff;
+  const Kind kind = kind_of(done.tag);
+  const uint64_t number = number_of(done.tag);
+  const uint64_t count = count_of(done.tag);
   const uint64_t bytes = count * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
   if (done.error != 0) {
     die_of(done.write, bytes, done.error);
@@ -155,6 +159,10 @@ bool collect_transfer() {
   Completion done = {};
   if (state.store->collect(&done, 1) == 0) {
     return false;
+  }
+  if (!done.write && kind_of(done.tag) == kBlocks && !state.turn_is_cut) {
+    note_arrival(number_of(done.tag), count_of(done.tag));
+    read_streams_ahead();
   }
   act_on(done);
   return true;

@@ -170,6 +170,30 @@ TEST_P(EveryEngine, WhoWritesToWhatIsReadAheadFaultsOnce) {
   EXPECT_EQ(wrong, 0U);
 }
 
+TEST_P(EveryEngine, WhatWasHiddenIsShownAheadOfItsReader) {
+  constexpr uint64_t kWords = (80 << 20) / 8;
+  test::set_environment("64M", GetParam());
+  ASSERT_EQ(start(), base::Status::kOk);
+  auto* array = static_cast<uint64_t*>(heap::allocate(kWords * 8, 1, false));
+  ASSERT_NE(array, nullptr);
+  for (uint64_t index = 0; index < kWords; ++index) {
+    array[index] = expected(index, 0);
+  }
+  uint64_t wrong = 0;
+  for (uint64_t round = 0; round < 12; ++round) {  // forward and backward; every other time half of the words are changed
+    for (uint64_t each = 0; each < kWords; ++each) {
+      const uint64_t index = round < 6 ? each : kWords - 1 - each;
+      const uint64_t now = expected(index, index % 2 == 0 ? (round + 1) / 2 : 0);
+      wrong += array[index] != now ? 1 : 0;
+      if (index % 2 == 0 && round % 2 == 0) {
+        array[index] = now + 1;
+      }
+    }
+  }
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_GT(counted(Counter::kBlocksShownAhead), counted(Counter::kFaultsProbation));
+}
+
 TEST_P(EveryEngine, WhatIsOnlyReadIsNotWritten) {
   uint64_t* array = start_with_array(GetParam());
   fill(array, 1);

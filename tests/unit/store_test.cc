@@ -101,7 +101,8 @@ TEST(Store, SeveralFilesTakeStripesInTurn) {
     const StorePlace place = place_of(files.value, stripe * kStripeBytes + kPiece);
     EXPECT_EQ(place.file, static_cast<int>(stripe % 3));
     EXPECT_EQ(place.offset, stripe / 3 * kStripeBytes + kPiece);
-    ASSERT_EQ(pread(files.value.descriptors[place.file], in.address, kPiece, static_cast<off_t>(place.offset)), static_cast<ssize_t>(kPiece));
+    ASSERT_EQ(pread(files.value.descriptors[place.file], in.address, kPiece, static_cast<off_t>(place.offset)),
+              static_cast<ssize_t>(kPiece));
     EXPECT_EQ(memcmp(in.address, out.address + stripe * kStripeBytes + kPiece, kPiece), 0);
   }
 }
