@@ -119,9 +119,9 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
   if (state.resident.is_hidden(block)) {
     state.resident.used(block);
     trace::count(Counter::kFaultsProbation);
-    if (continues_stream(block, kWholeBlock)) {
-      extend_stream(block);
-      show_ahead(block);
+    Stream* stream = continues_stream(block, kWholeBlock) ? extend_stream(block) : nullptr;
+    if (stream != nullptr) {
+      show_ahead(*stream);
     }
   }
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write.

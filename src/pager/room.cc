@@ -243,7 +243,7 @@ void make_room(int64_t bytes) {
     return;
   }
   state.waits_for_others = false;
-  if (evict(bytes - coming) == 0 && state.store->in_flight() == 0) {
+  if (evict(bytes - coming) == 0 && state.store->in_flight() == 0 && !state.collects) {
     want_all();  // all that this rank has is held
   }
 }

@@ -45,6 +45,7 @@ struct Stream {
   int64_t marker;               // block that was left unmapped; behind `last` if there is none ahead
   int64_t sample = -1;          // the marker before
   int64_t written_samples = 0;  // how many markers in a row the program has written to
+  bool followed = false;        // a reader was there; else it was only announced
 };
 
 struct State {
@@ -70,6 +71,7 @@ struct State {
   uint64_t fresh_window = 0;                     // how many of them are touched ahead
   uint64_t awake_until_ns = 0;                   // the thread does not sleep before
   bool waits_for_others = false;                 // asked other ranks for room
+  bool collects = false;                         // the blocks of a transfer that has ended are in no list yet
   bool turn_is_cut = false;                      // what must_wait_for_turn() said last
   uint64_t asked_at_ns = 0;
   int asked_member = -1;
@@ -112,10 +114,11 @@ void pump();
 // streams.cc
 /// Whether a reader that comes from the blocks beside goes on here; it then meets one of the nearest pages first.
 bool continues_stream(uint64_t block, uint32_t page);
-/// Notes that a reader is at `block`; widens or starts its window.
-void extend_stream(uint64_t block);
-/// Maps what was hidden of the blocks that the reader at `block` comes to next, all at once.
-void show_ahead(uint64_t block);
+/// Notes that a reader is at `block`; widens or starts its window. Returns its stream; nullptr if this may be the beginning of
+/// one.
+Stream* extend_stream(uint64_t block);
+/// Maps what was hidden of the blocks that the stream's reader comes to next, all at once.
+void show_ahead(Stream& stream);
 /// Notes that blocks from `first` on have been read; as many more are to be read, so that the disk goes on meanwhile.
 void note_arrival(uint64_t first, uint64_t count);
 /// Whether the program writes to what it reads there, as far as its last markers tell.

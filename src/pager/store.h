@@ -66,7 +66,7 @@ struct StoreFiles {
 
 /// Where a byte of the store is.
 struct StorePlace {
-  int file;  // which of them
+  int descriptor;
   uint64_t offset;
 };
 StorePlace place_of(const StoreFiles& files, uint64_t offset);

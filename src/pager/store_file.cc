@@ -113,7 +113,7 @@ base::Result<StoreFiles> open_store_files() {
 StorePlace place_of(const StoreFiles& files, uint64_t offset) {
   const auto count = static_cast<uint64_t>(files.count);
   const uint64_t stripe = offset / kStripeBytes;
-  return {static_cast<int>(stripe % count), stripe / count * kStripeBytes + offset % kStripeBytes};
+  return {files.descriptors[stripe % count], stripe / count * kStripeBytes + offset % kStripeBytes};
 }
 
 int reserve_store_room(const StoreFiles& files, uint64_t offset, uint64_t bytes) {

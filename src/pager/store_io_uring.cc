@@ -38,10 +38,6 @@ class IoUringStore final : public Store {
         base::is_error(system_call(SYS_io_uring_register, ring_, IORING_REGISTER_EVENTFD, &event_, 1))) {
       return false;
     }
-    // Registered files save looking each one up for each transfer.
-    if (base::is_error(system_call(SYS_io_uring_register, ring_, IORING_REGISTER_FILES, files_.descriptors, files_.count))) {
-      return false;
-    }
     return map_rings(parameters) && try_transfer();
   }
 
@@ -56,8 +52,9 @@ class IoUringStore final : public Store {
   }
 
   int collect(Completion* out, int most) override {
-    if (!has_completions()) {
-      uint64_t ignored = 0;  // cleared before the last look, so that none is overlooked
+    const bool clears = !has_completions();
+    if (clears) {
+      uint64_t ignored = 0;
       (void)system_call(SYS_read, event_, &ignored, sizeof ignored);
     }
     int found = 0;
@@ -72,6 +69,10 @@ class IoUringStore final : public Store {
         slots_[slot].used = false;
         --in_flight_;
       }
+    }
+    if (clears && has_completions()) {  // what ended just before it was cleared, too
+      const uint64_t one = 1;
+      (void)system_call(SYS_write, event_, &one, sizeof one);
     }
     return found;
   }
@@ -142,8 +143,7 @@ class IoUringStore final : public Store {
     memset(&entry, 0, sizeof entry);
     entry.opcode = transfer.write ? IORING_OP_WRITE : IORING_OP_READ;
     const StorePlace place = place_of(files_, transfer.offset);
-    entry.flags = IOSQE_FIXED_FILE;
-    entry.fd = place.file;
+    entry.fd = place.descriptor;
     entry.off = place.offset;
     entry.addr = reinterpret_cast<uint64_t>(transfer.memory);
     entry.len = static_cast<uint32_t>(transfer.bytes);

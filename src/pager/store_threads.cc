@@ -54,8 +54,9 @@ class ThreadStore final : public Store {
   }
 
   int collect(Completion* out, int most) override {
-    if (!has_completions()) {
-      uint64_t ignored = 0;  // cleared before the last look, so that none is overlooked
+    const bool clears = !has_completions();
+    if (clears) {
+      uint64_t ignored = 0;
       (void)system_call(SYS_read, event_, &ignored, sizeof ignored);
     }
     int found = 0;
@@ -65,6 +66,10 @@ class ThreadStore final : public Store {
         slot.state.store(kIdle, std::memory_order_release);
         --in_flight_;
       }
+    }
+    if (clears && has_completions()) {  // what ended just before it was cleared, too
+      const uint64_t one = 1;
+      (void)system_call(SYS_write, event_, &one, sizeof one);
     }
     return found;
   }
@@ -89,7 +94,7 @@ class ThreadStore final : public Store {
     uint64_t done = 0;
     while (done < transfer.bytes) {
       const StorePlace place = place_of(files_, transfer.offset + done);
-      const long result = system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, files_.descriptors[place.file],
+      const long result = system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, place.descriptor,
                                       static_cast<char*>(transfer.memory) + done, transfer.bytes - done, place.offset);
       if (result == -EINTR) {
         continue;

@@ -144,7 +144,7 @@ bool continues_stream(uint64_t block, uint32_t page) {
   return page == kWholeBlock || (direction > 0 ? page < kNearestPages : page >= kBlockBytes / kPageBytes - kNearestPages);
 }
 
-void extend_stream(uint64_t number) {
+Stream* extend_stream(uint64_t number) {
   const uint64_t asked = base::settings().readahead / kBlockBytes;
   const uint64_t room = state.resident.room_ahead(share_of_memory() / kBlockBytes);
   const auto largest = static_cast<int64_t>(asked < room ? asked : room);
@@ -152,11 +152,11 @@ void extend_stream(uint64_t number) {
   int64_t direction = 0;
   Stream* stream = stream_of(number, direction);
   if (stream == nullptr && is_seen_already(block)) {
-    return;
+    return nullptr;
   }
   if (stream == nullptr) {  // perhaps the beginning of one
     *oldest_stream() = {block, block, block, 2, ++state.stream_clock, 0, block};
-    return;
+    return nullptr;
   }
   if (stream->direction == 0) {
     stream->direction = direction;
@@ -166,36 +166,37 @@ void extend_stream(uint64_t number) {
     note_sample(*stream);
   }
   stream->used_at = ++state.stream_clock;
+  stream->followed = true;
   stream->last = block;
   stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
   stream->next = (stream->next - block) * direction > 0 ? stream->next : block + direction;
   const int64_t end = block + direction * (1 + stream->window);
   stream->end = (stream->end - end) * direction > 0 ? stream->end : end;
   extend_by(*stream, 0);
+  return stream;
 }
 
-void show_ahead(uint64_t reader) {
-  int64_t direction = 0;
-  int64_t most = 0;
-  for (const Stream& stream : state.streams) {
-    if (stream.window != 0 && stream.last == static_cast<int64_t>(reader)) {
-      direction = stream.direction;
-      most = stream.window < kShownAhead ? stream.window : kShownAhead;
+void show_ahead(Stream& stream) {
+  const int64_t direction = stream.direction;
+  const int64_t most = stream.window / 2 < kShownAhead ? stream.window / 2 : kShownAhead;
+  const auto is_shown = [](int64_t number, bool dirty) {
+    const auto block = static_cast<uint64_t>(number);
+    if (number < 0 || block >= committed_blocks() || !state.resident.is_hidden(block)) {
+      return false;
     }
-  }
-  const auto is_shown = [](int64_t block, bool dirty) {
-    const auto number = static_cast<uint64_t>(block);
-    const uint64_t word = word_of(number).load(std::memory_order_relaxed);
-    return block >= 0 && number < committed_blocks() && state.resident.is_hidden(number) && state_of(word) == kResident &&
-           (word & (kMapped | kMarker)) == 0 && ((word & kDirty) != 0) == dirty && (!dirty || may_write(number));
+    const uint64_t word = word_of(block).load(std::memory_order_relaxed);
+    return state_of(word) == kResident && (word & (kMapped | kMarker)) == 0 && ((word & kDirty) != 0) == dirty &&
+           (!dirty || may_write(block));
   };
-  const auto begin = static_cast<int64_t>(reader) + direction;
+  const int64_t begin = stream.last + direction;
   const bool dirty = is_shown(begin, true);
   int64_t count = 0;
-  while (direction != 0 && count < most && is_shown(begin + direction * count, dirty)) {
+  while (count < most && is_shown(begin + direction * count, dirty)) {
     state.resident.used(static_cast<uint64_t>(begin + direction * count++));
   }
-  const auto first = static_cast<uint64_t>(direction > 0 ? begin : begin - count + 1);
+  const int64_t next = begin + direction * count;  // where the reader meets the next fault, even if nothing was read ahead
+  stream.next = (next - stream.next) * direction > 0 ? next : stream.next;
+  const auto first = static_cast<uint64_t>(direction > 0 ? begin : next + 1);
   for (uint64_t done = 0; done < static_cast<uint64_t>(count);) {
     uint64_t run = static_cast<uint64_t>(count) - done;
     state.engine->map(view_of_run(*state.partition, first + done, run), dirty);
@@ -210,7 +211,8 @@ void show_ahead(uint64_t reader) {
 void note_arrival(uint64_t first, uint64_t count) {
   for (Stream& stream : state.streams) {
     const int64_t ahead = (static_cast<int64_t>(first) - stream.last) * stream.direction;
-    if (ahead >= 0 && (stream.next - static_cast<int64_t>(first)) * stream.direction > 0 && stream.window >= kWide) {
+    if (ahead >= 0 && (stream.next - static_cast<int64_t>(first)) * stream.direction > 0 && stream.followed &&
+        stream.window >= kWide) {
       extend_by(stream, static_cast<int64_t>(count));
     }
   }
@@ -219,7 +221,7 @@ void note_arrival(uint64_t first, uint64_t count) {
 bool is_likely_written(uint64_t block) {
   for (const Stream& stream : state.streams) {
     const int64_t ahead = (static_cast<int64_t>(block) - stream.last) * stream.direction;
-    if (stream.written_samples >= kSureSamples && ahead >= 0 && ahead <= stream.window + kWide) {
+    if (stream.written_samples >= kSureSamples && ahead >= 0 && ahead <= 2 * stream.window + kWide) {
       return true;
     }
   }

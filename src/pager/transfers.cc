@@ -162,7 +162,9 @@ bool collect_transfer() {
   }
   if (!done.write && kind_of(done.tag) == kBlocks && !state.turn_is_cut) {
     note_arrival(number_of(done.tag), count_of(done.tag));
+    state.collects = true;
     read_streams_ahead();
+    state.collects = false;
   }
   act_on(done);
   return true;
