@@ -67,7 +67,7 @@ def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | N
     path = ROOT / "tests/programs" / source
     name = f"{path.stem}-{mpi.name if mpi else 'plain'}{''.join(re.sub(r'[^a-zA-Z0-9]', '', flag) for flag in flags)}"
     program = BUILD / "tests" / name
-    newest = max(file.stat().st_mtime for file in (path, ROOT / "tests/programs/pressure.h"))
+    newest = max(file.stat().st_mtime for file in (path, *path.parent.glob("*.h")))
     if program.exists() and program.stat().st_mtime > newest:
         return program
     program.parent.mkdir(parents=True, exist_ok=True)

@@ -1,16 +1,18 @@
 /* What programs that test evictable memory share: checks that name their line, memory that drives everything else out, and
    content that is known at each place. */
+#pragma once
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                            \
-  do {                                                                              \
-    if (!(condition)) {                                                             \
-      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #condition, strerror(errno)); \
-      exit(1);                                                                      \
-    }                                                                               \
+#define CHECK(condition)                                                                    \
+  do {                                                                                      \
+    if (!(condition)) {                                                                     \
+      fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, strerror(errno)); \
+      exit(1);                                                                              \
+    }                                                                                       \
   } while (0)
 
 static size_t bytes;

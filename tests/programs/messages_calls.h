@@ -1,0 +1,171 @@
+/* Part of messages.c: each way to send with each way to receive, sizes around every threshold. */
+#pragma once
+
+#include "messages_job.h"
+
+enum { SEND, SSEND, RSEND, BSEND, ISEND, ISSEND, IRSEND, IBSEND, SEND_INIT, SSEND_INIT, SENDS };
+enum { RECV, RECV_ANY, IRECV, IRECV_TEST, PROBE, MPROBE, IMPROBE, RECV_INIT, RECEIVES };
+
+static MPI_Request begin_send(int kind, void* out, int count, int tag) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  switch (kind) {
+    case SEND:
+      MPI_Send(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+      break;
+    case SSEND:
+      MPI_Ssend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+      break;
+    case RSEND:
+      MPI_Rsend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+      break;
+    case BSEND:
+      MPI_Bsend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+      break;
+    case ISEND:
+      MPI_Isend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      break;
+    case ISSEND:
+      MPI_Issend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      break;
+    case IRSEND:
+      MPI_Irsend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      break;
+    case IBSEND:
+      MPI_Ibsend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      break;
+    case SEND_INIT:
+      MPI_Send_init(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Start(&request);
+      break;
+    case SSEND_INIT:
+      MPI_Ssend_init(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Startall(1, &request);
+      break;
+  }
+  return request;
+}
+
+static void end_send(int kind, MPI_Request* request) {
+  MPI_Wait(request, MPI_STATUS_IGNORE);
+  if (kind == SEND_INIT || kind == SSEND_INIT) {
+    CHECK(*request != MPI_REQUEST_NULL);
+    MPI_Request_free(request);
+  }
+  CHECK(*request == MPI_REQUEST_NULL);
+}
+
+static void receive(int kind, void* in, int count, int room, int tag) {
+  MPI_Status status;
+  MPI_Message message;
+  MPI_Request request;
+  int flag = 0;
+  switch (kind) {
+    case RECV:
+      MPI_Recv(in, room, MPI_BYTE, from, tag, MPI_COMM_WORLD, &status);
+      break;
+    case RECV_ANY:
+      MPI_Recv(in, room, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+      break;
+    case IRECV:
+      MPI_Irecv(in, room, MPI_BYTE, from, tag, MPI_COMM_WORLD, &request);
+      MPI_Wait(&request, &status);
+      break;
+    case IRECV_TEST:
+      MPI_Irecv(in, room, MPI_BYTE, from, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+      while (!flag) {
+        MPI_Test(&request, &flag, &status);
+      }
+      break;
+    case PROBE:
+      MPI_Probe(from, tag, MPI_COMM_WORLD, &status);
+      check_status(&status, from, tag, count);
+      MPI_Recv(in, room, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, &status);
+      break;
+    case MPROBE:
+      MPI_Mprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &message, &status);
+      check_status(&status, from, tag, count);
+      MPI_Mrecv(in, room, MPI_BYTE, &message, &status);
+      CHECK(message == MPI_MESSAGE_NULL);
+      break;
+    case IMPROBE:
+      while (!flag) {
+        MPI_Improbe(from, tag, MPI_COMM_WORLD, &flag, &message, &status);
+      }
+      MPI_Imrecv(in, room, MPI_BYTE, &message, &request);
+      MPI_Waitall(1, &request, &status);
+      break;
+    case RECV_INIT:
+      MPI_Recv_init(in, room, MPI_BYTE, from, tag, MPI_COMM_WORLD, &request);
+      MPI_Start(&request);
+      MPI_Wait(&request, &status);
+      MPI_Request_free(&request);
+      break;
+  }
+  check_status(&status, from, tag, count);
+  ++received;
+}
+
+static void calls(unsigned stride) {
+  const int sizes[] = {0,    1,    8,    39,   40,    41,     127,    128,     129,
+                       4096, 8167, 8168, 8169, 65536, 262143, 262145, 1 << 20, (3 << 20) + 17};
+  const int most = 4 << 20;
+  unsigned char *large_out = malloc(most), *large_in = malloc(most), *small_out = malloc(512 << 10),
+                *small_in = malloc(512 << 10);
+  unsigned char* attached = malloc(16 << 20);
+  MPI_Buffer_attach(attached, 16 << 20);
+  unsigned seed = 0;
+  for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
+    for (int sends = 0; sends < SENDS; ++sends) {
+      for (int receives = 0; receives < RECEIVES; ++receives) {
+        if (++seed % stride != 0) {
+          continue;
+        }
+        const int count = sizes[s], tag = (int)(seed % 30000), ready = sends == RSEND || sends == IRSEND;
+        const int small = count < (512 << 10) && seed % 3 == 0;
+        unsigned char *out = small ? small_out : large_out, *in = small ? small_in : large_in;
+        const int room = count + (seed % 2 == 0 ? 0 : 1000);
+        fill(out, (size_t)count, seed + (unsigned)rank);
+        memset(in, 0x5a, (size_t)room);
+        if (received % 16 == 0) {
+          press();
+        }
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (ready) {
+          MPI_Request posted;
+          MPI_Status status;
+          MPI_Irecv(in, room, MPI_BYTE, from, tag, MPI_COMM_WORLD, &posted);
+          MPI_Barrier(MPI_COMM_WORLD);
+          request = begin_send(sends, out, count, tag);
+          end_send(sends, &request);
+          MPI_Wait(&posted, &status);
+          check_status(&status, from, tag, count);
+          ++received;
+        } else if (rank % 2 == 0) {
+          request = begin_send(sends, out, count, tag);
+          receive(receives, in, count, room, tag);
+          end_send(sends, &request);
+        } else {
+          receive(receives, in, count, room, tag);
+          request = begin_send(sends, out, count, tag);
+          end_send(sends, &request);
+        }
+        CHECK(same(in, (size_t)count, seed + (unsigned)from));
+        CHECK(room == count || in[count] == 0x5a);
+        CHECK(same(out, (size_t)count, seed + (unsigned)rank));
+      }
+    }
+    MPI_Status status;
+    const int count = sizes[s];
+    fill(large_out, (size_t)count, 7 + (unsigned)rank);
+    MPI_Sendrecv(large_out, count, MPI_BYTE, to, 1, large_in, most, MPI_BYTE, from, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+    check_status(&status, from, 1, count);
+    CHECK(same(large_in, (size_t)count, 7 + (unsigned)from));
+    MPI_Sendrecv_replace(large_in, count, MPI_BYTE, to, 2, from, 2, MPI_COMM_WORLD, &status);
+    check_status(&status, from, 2, count);
+    CHECK(same(large_in, (size_t)count, 7 + (unsigned)((from + ranks - 1) % ranks)));
+    received += 2;
+  }
+  int size;
+  void* detached;
+  MPI_Buffer_detach(&detached, &size);
+}

@@ -1,0 +1,271 @@
+/* Part of messages.c: random datatypes, against MPI_Pack and MPI_Unpack, and one whose parts lie in several kinds of memory. */
+#pragma once
+
+#include <stdint.h>
+
+#include "messages_job.h"
+
+/* Random datatypes. Both sides of a message are made of as many atoms of one signature, each side of its own layout. */
+static uint64_t state;
+static unsigned pick(unsigned below) {
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return (unsigned)(state >> 33) % below;
+}
+
+enum { ATOMS = 9 };
+/* Plain Open MPI 5.0.11 packs overlapping parts and complex numbers of 16 bytes differently from how it sends them, in 1 of 300
+   such datatypes; MPICH does not, and agrees with Headroom about the same ones. */
+#ifdef OPEN_MPI
+#define ANOTHER_BASIC MPI_LONG_LONG
+enum { kPacksOverlaps = 0 };
+#else
+#define ANOTHER_BASIC MPI_C_DOUBLE_COMPLEX
+enum { kPacksOverlaps = 1 };
+#endif
+
+/* A basic datatype, or several: the same ones for the same `kind`, with gaps as it happens. */
+static MPI_Datatype atom_of(unsigned kind) {
+  const MPI_Datatype basic[] = {MPI_INT, MPI_CHAR, MPI_DOUBLE, MPI_SHORT, ANOTHER_BASIC, MPI_2INT, MPI_DOUBLE_INT};
+  MPI_Datatype made;
+  if (kind == 6 && pick(2) == 0) { /* what MPI_DOUBLE_INT consists of */
+    int lengths[2] = {1, 1};
+    MPI_Aint places[2] = {8 * (MPI_Aint)pick(2), 16 + 4 * (MPI_Aint)pick(3)};
+    MPI_Datatype types[2] = {MPI_DOUBLE, MPI_INT};
+    MPI_Type_create_struct(2, lengths, places, types, &made);
+  } else if (kind < 7) {
+    MPI_Type_dup(basic[kind], &made);
+  } else if (kind == 7) {
+    int lengths[4] = {1, 3, 1, 2};
+    const MPI_Aint gap = pick(3), first = 24 * (MPI_Aint)pick(2);
+    MPI_Aint places[4] = {first, first + 4 + gap, first + 8 + 8 * gap, gap == 0 ? first + 17 : first + 40};
+    MPI_Datatype types[4] = {MPI_INT, MPI_CHAR, MPI_DOUBLE, MPI_SHORT};
+    MPI_Type_create_struct(4, lengths, places, types, &made);
+  } else {
+    MPI_Datatype precise;
+    MPI_Type_create_f90_real(12, 100, &precise);
+    MPI_Type_dup(precise, &made);
+  }
+  return made;
+}
+
+/* `overlaps`: parts may lie over each other, and runs may repeat; only what is sent may be so. */
+static MPI_Datatype random_type(int depth, unsigned kind, int overlaps) {
+  MPI_Datatype old, made;
+  if (depth == 0) {
+    return atom_of(kind);
+  }
+  const int count = 1 + (int)pick(4);
+  old = random_type(depth - 1, kind, overlaps);
+  MPI_Aint lower, extent, true_lower, true_extent;
+  MPI_Type_get_extent(old, &lower, &extent);
+  MPI_Type_get_true_extent(old, &true_lower, &true_extent);
+  if (extent < true_extent && !(overlaps && extent > 0)) { /* would overlap itself */
+    MPI_Datatype wider;
+    MPI_Type_create_resized(old, true_lower, true_extent, &wider);
+    MPI_Type_free(&old);
+    old = wider;
+    extent = true_extent;
+  }
+  const int over = overlaps && pick(3) == 0;
+  int lengths[4], places[4];
+  MPI_Aint offsets[4];
+  MPI_Datatype types[4];
+  for (int i = 0; i < count; ++i) {
+    lengths[i] = (int)pick(3);
+    places[i] = over ? (int)pick(4) : (i * 4 + (int)pick(2));
+    offsets[i] = places[i] * extent;
+    types[i] = old;
+  }
+  const int blocks = 1 + (int)pick(3), stride = over ? (int)pick(3) - 1 : 3 + (int)pick(3);
+  const MPI_Aint bytes_between = over ? (MPI_Aint)pick(2) * extent : (pick(2) ? 2 : -3) * extent;
+  const int large_counts = pick(2) == 0; /* where the library has them; the same datatypes where not */
+#if MPI_VERSION >= 4
+  MPI_Count long_lengths[4], long_places[4], long_offsets[4];
+  for (int i = 0; i < count; ++i) {
+    long_lengths[i] = lengths[i];
+    long_places[i] = places[i];
+    long_offsets[i] = offsets[i];
+  }
+#define MADE(plain, large) (large_counts ? (large) : (plain))
+#else
+  (void)large_counts;
+#define MADE(plain, large) (plain)
+#endif
+  switch (pick(depth == 1 ? 12 : 11)) {
+    case 0:
+      MADE(MPI_Type_contiguous(count, old, &made), MPI_Type_contiguous_c(count, old, &made));
+      break;
+    case 1:
+      MADE(MPI_Type_vector(count, blocks, stride, old, &made), MPI_Type_vector_c(count, blocks, stride, old, &made));
+      break;
+    case 2:
+      MADE(MPI_Type_create_hvector(count, 2, bytes_between, old, &made),
+           MPI_Type_create_hvector_c(count, 2, bytes_between, old, &made));
+      break;
+    case 3:
+      MADE(MPI_Type_indexed(count, lengths, places, old, &made),
+           MPI_Type_indexed_c(count, long_lengths, long_places, old, &made));
+      break;
+    case 4:
+      MADE(MPI_Type_create_hindexed(count, lengths, offsets, old, &made),
+           MPI_Type_create_hindexed_c(count, long_lengths, long_offsets, old, &made));
+      break;
+    case 5:
+      MADE(MPI_Type_create_indexed_block(count, 2, places, old, &made),
+           MPI_Type_create_indexed_block_c(count, 2, long_places, old, &made));
+      break;
+    case 6:
+      MADE(MPI_Type_create_hindexed_block(count, 1, offsets, old, &made),
+           MPI_Type_create_hindexed_block_c(count, 1, long_offsets, old, &made));
+      break;
+    case 7:
+      MADE(MPI_Type_create_struct(count, lengths, offsets, types, &made),
+           MPI_Type_create_struct_c(count, long_lengths, long_offsets, types, &made));
+      break;
+    case 8: {
+      const MPI_Aint wider = extent + 4 * (MPI_Aint)pick(3) + 4;
+      MADE(MPI_Type_create_resized(old, lower - 4, wider, &made), MPI_Type_create_resized_c(old, lower - 4, wider, &made));
+      break;
+    }
+    case 9: {
+      const int sizes[3] = {2 + (int)pick(3), 3, 2 + (int)pick(2)}, parts[3] = {2, 1 + (int)pick(2), 1},
+                starts[3] = {0, 1, (int)pick(2)};
+      MPI_Type_create_subarray(3, sizes, parts, starts, pick(2) ? MPI_ORDER_C : MPI_ORDER_FORTRAN, old, &made);
+      break;
+    }
+    case 11: {
+      const int sizes[2] = {4 + (int)pick(4), 4}, kinds[2] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC};
+      const int arguments[2] = {MPI_DISTRIBUTE_DFLT_DARG, 1}, grid[2] = {2, 2};
+      MPI_Type_create_darray(4, (int)pick(4), 2, sizes, kinds, arguments, grid, MPI_ORDER_C, old, &made);
+      break;
+    }
+    default:
+      MPI_Type_dup(old, &made);
+  }
+  MPI_Type_free(&old);
+  return made;
+}
+
+static MPI_Datatype bounded_type(int* atoms, unsigned kind, int overlaps) {
+  int atom_bytes;
+  MPI_Datatype atom = atom_of(kind);
+  MPI_Type_size(atom, &atom_bytes);
+  MPI_Type_free(&atom);
+  for (;;) {
+    MPI_Datatype made = random_type(1 + (int)pick(3), kind, overlaps);
+    MPI_Aint lower, extent;
+    MPI_Type_get_extent(made, &lower, &extent);
+    MPI_Type_size(made, atoms);
+    *atoms /= atom_bytes;
+    if (*atoms > 0 && *atoms <= 150 && extent > -(64 << 10) && extent < (64 << 10) && lower > -(64 << 10)) {
+      MPI_Type_commit(&made);
+      return made;
+    }
+    MPI_Type_free(&made);
+  }
+}
+
+static void types(uint64_t seed, int count) {
+  const size_t area = 48 << 20, middle = 24 << 20;
+  unsigned char *out = malloc(area), *in = malloc(area), *expected = malloc(area);
+  for (int round = 0; round < count; ++round) {
+    state = seed + (uint64_t)round * 977;
+    if (round % 10 == 0) {
+      press();
+    }
+    int sent_atoms, kept_atoms, sent_bytes;
+    const unsigned kind = pick(ATOMS);
+    MPI_Datatype sent = bounded_type(&sent_atoms, kind, kPacksOverlaps), kept = bounded_type(&kept_atoms, kind, 0);
+    MPI_Type_size(sent, &sent_bytes);
+    /* As many atoms on both sides. */
+    const int times = 1 + (int)pick(3), sent_count = kept_atoms * times, kept_count = sent_atoms * times;
+    const int bytes_packed = sent_bytes * sent_count;
+    MPI_Aint lower, extent, true_lower, true_extent;
+    MPI_Type_get_extent(kept, &lower, &extent);
+    MPI_Type_get_true_extent(kept, &true_lower, &true_extent);
+    MPI_Aint sent_lower, sent_extent;
+    MPI_Type_get_extent(sent, &sent_lower, &sent_extent);
+    if (extent < true_extent || kept_count * (extent > 0 ? extent : -extent) > (20 << 20) ||
+        sent_count * (sent_extent > 0 ? sent_extent : -sent_extent) > (20 << 20)) {
+      MPI_Type_free(&sent);
+      MPI_Type_free(&kept);
+      continue;
+    }
+    const size_t reach = (size_t)(kept_count * extent) + (256 << 10),
+                 sent_reach = (size_t)(sent_count * (sent_extent > 0 ? sent_extent : -sent_extent)) + (256 << 10);
+    unsigned char* packed = malloc((size_t)bytes_packed);
+    /* What the previous rank sends, and what that must become here. */
+    for (size_t i = 0; i < 2 * sent_reach; ++i) {
+      out[middle - sent_reach + i] = (unsigned char)(i * 7 + (size_t)from + (i >> 9));
+    }
+    int position = 0;
+    MPI_Pack(out + middle, sent_count, sent, packed, bytes_packed, &position, MPI_COMM_WORLD);
+    memset(in + middle - (256 << 10), 0x33, reach + (256 << 10));
+    memset(expected + middle - (256 << 10), 0x33, reach + (256 << 10));
+    position = 0;
+    MPI_Unpack(packed, bytes_packed, &position, expected + middle, kept_count, kept, MPI_COMM_WORLD);
+    for (size_t i = 0; i < 2 * sent_reach; ++i) {
+      out[middle - sent_reach + i] = (unsigned char)(i * 7 + (size_t)rank + (i >> 9));
+    }
+    MPI_Request request;
+    MPI_Status status;
+    MPI_Irecv(in + middle, kept_count, kept, from, 3, MPI_COMM_WORLD, &request);
+    if (round % 2 == 0) {
+      MPI_Send(out + middle, sent_count, sent, to, 3, MPI_COMM_WORLD);
+    } else {
+      MPI_Request sending;
+      MPI_Issend(out + middle, sent_count, sent, to, 3, MPI_COMM_WORLD, &sending);
+      MPI_Type_free(&sent); /* may be freed in flight */
+      MPI_Wait(&sending, MPI_STATUS_IGNORE);
+    }
+    MPI_Wait(&request, &status);
+    int got;
+    MPI_Get_count(&status, kept, &got);
+    CHECK(got == kept_count);
+    CHECK(memcmp(in + middle - (256 << 10), expected + middle - (256 << 10), reach + (256 << 10)) == 0);
+    ++received;
+    free(packed);
+    if (sent != MPI_DATATYPE_NULL) {
+      MPI_Type_free(&sent);
+    }
+    MPI_Type_free(&kept);
+  }
+}
+
+/* One datatype whose parts lie in the heap, in static data and on the stack. */
+static int static_part[100];
+static void scattered(void) {
+  int stack_part[100], lengths[3] = {200000, 100, 100};
+  int* heap_part = malloc(1 << 20);
+  MPI_Aint places[3];
+  MPI_Datatype types[3] = {MPI_INT, MPI_INT, MPI_INT}, all;
+  for (int i = 0; i < 200000; ++i) {
+    heap_part[i] = rank + i;
+    if (i < 100) {
+      static_part[i] = rank + 2 * i;
+      stack_part[i] = rank + 3 * i;
+    }
+  }
+  MPI_Get_address(heap_part, &places[0]);
+  MPI_Get_address(static_part, &places[1]);
+  MPI_Get_address(stack_part, &places[2]);
+  MPI_Type_create_struct(3, lengths, places, types, &all);
+  MPI_Type_commit(&all);
+  for (int i = 0; i < 3; ++i) {
+    MPI_Sendrecv_replace(MPI_BOTTOM, 1, all, to, 0, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    const int distance = (to - rank + ranks) % ranks, came_from = (rank + (ranks - distance) * (i + 1)) % ranks;
+    CHECK(heap_part[0] == came_from && heap_part[199999] == came_from + 199999);
+    CHECK(static_part[99] == came_from + 198 && stack_part[99] == came_from + 297);
+    int* straight = malloc(200200 * sizeof(int));
+    MPI_Request request;
+    MPI_Irecv(straight, 200200, MPI_INT, from, 1, MPI_COMM_WORLD, &request);
+    MPI_Send(MPI_BOTTOM, 1, all, to, 1, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    const int now = (came_from + ranks - distance) % ranks;
+    CHECK(straight[0] == now && straight[200000] == now && straight[200199] == now + 297);
+    received += 2;
+    free(straight);
+  }
+  MPI_Type_free(&all);
+  free(heap_part);
+}
