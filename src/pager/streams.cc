@@ -2,7 +2,9 @@
 //
 // A stream has a window, from its last fault on, that doubles while the reader goes on. A block in the middle of it stays
 // unmapped (the marker): its first use says that the reader is on its way, and so does the use of a block that was hidden, or
-// the wait for one that is being read.
+// the wait for one that is being read. Each read that ends asks for as many more, up to two windows from the reader's last
+// fault, so that the disk goes on while content is placed. Hidden blocks that a reader comes to next are shown with the one it
+// is at.
 //
 // Markers are samples, too: they are mapped as the program uses them. If it has written to the last ones, what follows is
 // mapped writable at once, which saves a fault a block; if it was wrong, as much is written out in vain as lies between two

@@ -44,6 +44,16 @@ void fill(uint64_t* array, uint64_t round) {
   }
 }
 
+/// An array of so many words under that budget, each what is expected in round 0; nullptr if that cannot be had.
+uint64_t* start_with_words(uint64_t words, const char* memory, const char* engine) {
+  test::set_environment(memory, engine);
+  auto* array = start() == base::Status::kOk ? static_cast<uint64_t*>(heap::allocate(words * 8, 1, false)) : nullptr;
+  for (uint64_t index = 0; array != nullptr && index < words; ++index) {
+    array[index] = expected(index, 0);
+  }
+  return array;
+}
+
 uint64_t count_wrong(const uint64_t* array, uint64_t round) {
   uint64_t wrong = 0;
   for (uint64_t index = 0; index < kArray / 8; ++index) {
@@ -140,13 +150,8 @@ TEST_P(EveryEngine, BlocksThatComeBackAreOnePageWithReadBuffers) {
 TEST_P(EveryEngine, WhoWritesToWhatIsReadAheadFaultsOnce) {
   constexpr uint64_t kLarge = 64 << 20;
   constexpr uint64_t kWords = 3 * kLarge / 8;
-  test::set_environment("64M", GetParam());
-  ASSERT_EQ(start(), base::Status::kOk);
-  auto* array = static_cast<uint64_t*>(heap::allocate(kWords * 8, 1, false));
+  uint64_t* array = start_with_words(kWords, "64M", GetParam());
   ASSERT_NE(array, nullptr);
-  for (uint64_t index = 0; index < kWords; ++index) {
-    array[index] = expected(index, 0);
-  }
   const uint64_t faults = counted(Counter::kFaultsFirstWrite);
   const uint64_t read = counted(Counter::kBytesRead);
   for (uint64_t round = 1; round < 4; ++round) {
@@ -172,13 +177,8 @@ TEST_P(EveryEngine, WhoWritesToWhatIsReadAheadFaultsOnce) {
 
 TEST_P(EveryEngine, WhatWasHiddenIsShownAheadOfItsReader) {
   constexpr uint64_t kWords = (80 << 20) / 8;
-  test::set_environment("64M", GetParam());
-  ASSERT_EQ(start(), base::Status::kOk);
-  auto* array = static_cast<uint64_t*>(heap::allocate(kWords * 8, 1, false));
+  uint64_t* array = start_with_words(kWords, "64M", GetParam());
   ASSERT_NE(array, nullptr);
-  for (uint64_t index = 0; index < kWords; ++index) {
-    array[index] = expected(index, 0);
-  }
   uint64_t wrong = 0;
   for (uint64_t round = 0; round < 12; ++round) {  // forward and backward; every other time half of the words are changed
     for (uint64_t each = 0; each < kWords; ++each) {
