@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import platform
 import random
 import re
 import signal
@@ -106,19 +107,22 @@ UNHEARD = ["sh", "-c", 'trap "" USR1; "$@"; true', "sh"]
 
 @pytest.mark.parametrize("memory", ["1G", "24M"])
 def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, tmp_path):
-    """No wrong data, and no hang."""
+    """No wrong data, and no hang; by a timer, or at an instruction of a message's way. (At each of the protocol itself:
+    tests/unit/killed_anywhere_test.cc.)"""
     program = compile_program(mpi, "killed_anywhere.c")
     for attempt in range(6):
-        ranks, microseconds = 2 + attempt % 3, random.randrange(100, 60_000)
+        ranks, moment = 2 + attempt % 3, random.randrange(100, 60_000)
+        if attempt >= 3 and platform.machine() == "x86_64":
+            moment = f"{random.randrange(40)}:{random.randrange(1, 8000)}"
         unheard = mpi.name == "mpich" and attempt % 3 == 1
-        command = [*(UNHEARD if unheard else []), program, attempt % 2, microseconds, 6]
+        command = [*(UNHEARD if unheard else []), program, attempt % 2, moment, 6]
         before = [*LENIENT, "-n", str(ranks)] if unheard else mpi.command(ranks)
         run = headroom_run(command, tmp_path, before=before, memory=memory, direct="on", timeout=100)
-        assert "wrong" not in run.errors, (microseconds, run.errors)
+        assert "wrong" not in run.errors, (moment, run.errors)
         for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
             left.unlink()
         ended = r"rank \d: error: (memory of )?rank \d " if unheard else r"was ended by signal 9"
-        assert re.search(ended, run.errors), (microseconds, run.errors)
+        assert re.search(ended, run.errors), (moment, run.errors)
 
 
 @pytest.mark.parametrize("memory", ["1G", "48M"])

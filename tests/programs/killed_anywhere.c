@@ -1,5 +1,6 @@
-/* Messages of every kind without end, each looked at, until one rank is killed by a timer, wherever it is then. Arguments: the
- * rank, microseconds, mebibytes of buffer. Ends with status 77 and "wrong" if content is not what was sent. */
+/* Messages of every kind without end, each looked at, until one rank is killed by a timer, wherever it is then, or at a chosen
+ * instruction. Arguments: the rank, microseconds or ROUND:INSTRUCTIONS (from the beginning of that round; x86-64 only),
+ * mebibytes of buffer. Ends with status 77 and "wrong" if content is not what was sent. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,10 +11,26 @@
 
 enum { SMALL = 60000 };
 static int rank, size;
+static int stepped_round = -1;
+static long instructions_left;
 
 static void die(int signal_number) {
   (void)signal_number;
   kill(getpid(), SIGKILL);
+}
+
+static void step(int signal_number) {
+  if (--instructions_left == 0) {
+    die(signal_number);
+  }
+}
+
+/* The processor's trap flag: SIGTRAP after each instruction. */
+static void begin_stepping(void) {
+#ifdef __x86_64__
+  signal(SIGTRAP, step);
+  __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() | 0x100);
+#endif
 }
 
 static unsigned char content(int from, int round, int at) {
@@ -50,7 +67,10 @@ int main(int argc, char** argv) {
     signal(SIGALRM, die);
     const long after = atol(argv[2]);
     const struct itimerval timer = {{0, 0}, {after / 1000000, after % 1000000}};
-    setitimer(ITIMER_REAL, &timer, NULL);
+    if (sscanf(argv[2], "%d:%ld", &stepped_round, &instructions_left) != 2) {
+      stepped_round = -1;
+      setitimer(ITIMER_REAL, &timer, NULL);
+    }
   }
   for (int round = 0;; ++round) {
     const int count = sizes[round % 6];
@@ -59,6 +79,9 @@ int main(int argc, char** argv) {
     MPI_Request requests[2];
     fill(sent, round, count);
     memset(received, 0, (size_t)count);
+    if (round == stepped_round) {
+      begin_stepping();
+    }
     switch (round % 5) {
       case 0:
         MPI_Sendrecv(sent, count, MPI_BYTE, to, 1, received, count, MPI_BYTE, from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -1,0 +1,253 @@
+// A process that is killed at any instruction of the protocol of messages: the other one gets whole messages or learns of the
+// loss; it never gets wrong content and never hangs.
+//
+// The victim steps itself: while the processor's trap flag is set each instruction raises SIGTRAP, whose handler counts, and
+// kills the process at the chosen one. A first run without a death counts the instructions. Only x86-64 has the flag.
+#if defined(__x86_64__)
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/settings.h"
+#include "base/system_calls.h"
+#include "direct/attach.h"
+#include "endpoint_fixture.h"
+#include "trace/counters.h"
+
+namespace headroom::direct {
+namespace {
+
+using trace::Counter;
+
+constexpr uint64_t kTrapFlag = 0x100;
+constexpr int kWrong = 77;
+constexpr int kOtherPath = 78;
+constexpr int kSawLoss = 3;
+constexpr int kEndedByHeadroom = 2;
+constexpr long kNobody = -1;
+
+struct Steps {
+  std::atomic<long> taken;
+  std::atomic<long> killed_at;
+};
+Steps* steps = nullptr;  // shared with the victim
+
+/// Bytes that one instruction copies (rep movsb) would each be a step.
+void copy_at_once(ucontext_t& context) {
+  greg_t* const registers = context.uc_mcontext.gregs;
+  const auto* code = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
+  if (code[0] == 0xf3 && code[1] == 0xa4) {
+    const auto bytes = static_cast<size_t>(registers[REG_RCX]);
+    memcpy(reinterpret_cast<void*>(registers[REG_RDI]), reinterpret_cast<const void*>(registers[REG_RSI]), bytes);
+    registers[REG_RDI] += registers[REG_RCX];
+    registers[REG_RSI] += registers[REG_RCX];
+    registers[REG_RCX] = 0;
+    registers[REG_RIP] += 2;
+  }
+}
+
+void on_step(int, siginfo_t*, void* context) {
+  copy_at_once(*static_cast<ucontext_t*>(context));
+  if (steps->taken.fetch_add(1, std::memory_order_relaxed) + 1 == steps->killed_at.load(std::memory_order_relaxed)) {
+    kill(getpid(), SIGKILL);
+  }
+}
+void begin_stepping() {
+  struct sigaction action = {};
+  action.sa_sigaction = on_step;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGTRAP, &action, nullptr);
+  __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() | kTrapFlag);
+}
+void end_stepping() { __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() & ~kTrapFlag); }
+
+struct Scenario {
+  const char* name;
+  uint64_t bytes;
+  int before;  // messages that pass before the victim is stepped
+  int stepped;
+  bool synchronous;
+  bool budget;  // what is copied aside has room
+  bool attaches;
+  Counter counter;    // counts that this path ran,
+  int counts;         // on this side
+  bool late = false;  // the receiver comes when the sender has ended
+};
+
+void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
+
+class KilledAnywhere : public Endpoints, public ::testing::WithParamInterface<std::tuple<Scenario, int>> {
+ protected:
+  static const Scenario& scenario() { return std::get<0>(GetParam()); }
+  static int victim() { return std::get<1>(GetParam()); }  // 0 sends, 1 receives
+
+  /// A side's process does its part; the victim alone is stepped.
+  [[noreturn]] void take_part(int side) {
+    alarm(60);
+    const int quiet = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(quiet, STDERR_FILENO);  // what Headroom says of the loss
+    while (ledger->members[1 - side].pid.load() == 0) {
+      relax();
+    }
+    ends[side]->progress();
+    const int all = scenario().before + scenario().stepped;
+    std::vector<std::vector<char>> contents(all, std::vector<char>(scenario().bytes));
+    for (int number = 0; number < all && side == 0; ++number) {
+      fill(contents[number], static_cast<uint32_t>(number));
+    }
+    for (int number = 0; number < all; ++number) {
+      if (side == victim() && number == scenario().before) {
+        begin_stepping();
+      }
+      side == 0 ? send_one(number, contents[number]) : receive_one(number, contents[number]);
+    }
+    if (side == victim()) {
+      end_stepping();
+    }
+    ledger->members[side].state.store(static_cast<uint32_t>(node::MemberState::kLeft));
+    _exit(side == scenario().counts && trace::counted(scenario().counter) == 0 ? kOtherPath : 0);
+  }
+
+  void send_one(int number, std::vector<char>& content) {
+    Sending* sending = nullptr;
+    // Whether attaching works is known when the first message has been received.
+    const bool synchronous = scenario().synchronous || (scenario().attaches && number < scenario().before);
+    if (send(0, number, content, synchronous, sending) != SendOutcome::kPending) {
+      return;
+    }
+    for (int round = 0; !ends[0]->is_finished(sending); ++round) {
+      if (round > 20 && !synchronous) {
+        ends[0]->copy_aside(sending);
+      }
+      ends[0]->progress();
+      give_up_if_lost(round);
+    }
+  }
+  void receive_one(int number, std::vector<char>& buffer) {
+    const auto& sender = ledger->members[0].state;
+    while (scenario().late && number >= scenario().before && ledger->lost_at_ns.load() == 0 &&
+           sender.load() != static_cast<uint32_t>(node::MemberState::kLeft)) {
+      sched_yield();
+    }
+    Receiving receiving;
+    receiving.envelope = {9, number % 2 == 0 ? kAny : 0, number};
+    receiving.into = {buffer.data(), buffer.size(), nullptr};
+    ends[1]->receive(receiving);
+    for (int round = 0; !receiving.complete.load(); ++round) {
+      ends[1]->progress();
+      give_up_if_lost(round);
+    }
+    if (victim() == 1) {
+      return;
+    }
+    std::vector<char> expected(scenario().bytes);
+    fill(expected, static_cast<uint32_t>(number));
+    if (receiving.bytes != scenario().bytes || buffer != expected) {
+      _exit(kWrong);
+    }
+  }
+  /// What Endpoint::end_if_peers_are_lost does in a job: once all that was published has been looked at.
+  void give_up_if_lost(int round) {
+    if (round % 100 == 99 && ledger->lost_at_ns.load() != 0 && ++looks_after_loss_ > 3) {
+      _exit(kSawLoss);
+    }
+    if (round % 16 == 15) {
+      sched_yield();
+    }
+  }
+
+  /// How the other one ended, where the victim died at that instruction; and the victim itself, at last.
+  int survive(long killed_at) {
+    TearDown();
+    SetUp();
+    ledger->free_bytes.store(scenario().budget ? int64_t{1} << 30 : 0);
+    steps->taken = 0;
+    steps->killed_at = killed_at;
+    pid_t processes[2] = {};
+    ledger->members[0].pid.store(0);
+    ledger->members[1].pid.store(0);
+    for (int side = 0; side < 2; ++side) {
+      processes[side] = fork();
+      if (processes[side] == 0) {
+        if (scenario().attaches) {
+          allow_attaching();
+        }
+        ledger->members[side].pid.store(getpid());
+        take_part(side);
+      }
+    }
+    int status = 0;
+    waitpid(processes[victim()], &status, 0);
+    if (killed_at == kNobody) {
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+      ledger->members[victim()].state.store(static_cast<uint32_t>(node::MemberState::kDied));
+      ledger->lost_at_ns.store(base::monotonic_ns());
+    } else {
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the victim at " << killed_at << ": " << status;
+    }
+    waitpid(processes[1 - victim()], &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  int looks_after_loss_ = 0;
+};
+
+TEST_P(KilledAnywhere, TheOtherOneGetsWholeMessagesOrLearnsOfIt) {
+  setenv("HEADROOM_ATTACH", scenario().attaches ? "auto" : "off", 1);
+  base::load_settings();
+  steps = static_cast<Steps*>(mmap(nullptr, sizeof(Steps), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_EQ(0, survive(kNobody));
+  const long all = steps->taken;
+  ASSERT_GT(all, 100);
+  // Densely where it begins and where it ends, and evenly between, where a long message is mostly copied.
+  constexpr long kDense = 400;
+  constexpr long kAffordable = 200'000;
+  std::vector<long> moments;
+  for (long moment = 1; moment < all; moment += std::max(all / std::clamp(kAffordable / all, 6L, 20L), 1L)) {
+    moments.push_back(moment);
+  }
+  for (long near = 1; near < std::min(kDense, all); near += all < kAffordable / 20 ? 37 : 97) {
+    moments.push_back(near);
+    moments.push_back(all - near);
+  }
+  std::map<int, int> ends_seen;
+  for (const long moment : moments) {
+    const int end = survive(moment);
+    ++ends_seen[end];
+    ASSERT_TRUE(end == 0 || end == kSawLoss || end == kEndedByHeadroom)
+        << scenario().name << ", killed at " << moment << " of " << all << ": " << end;
+  }
+  const bool needs_receiver = scenario().synchronous || !scenario().budget;
+  if (victim() == 0 || needs_receiver) {  // short sends end by themselves
+    EXPECT_GT(ends_seen[kSawLoss] + ends_seen[kEndedByHeadroom], 0) << scenario().name;
+  }
+  munmap(steps, sizeof(Steps));
+}
+
+const Scenario kScenarios[] = {
+    {"Short", 8, 3, 6, false, true, false, Counter::kMessagesInline, 0},
+    {"NextChunk", 8, 500, 20, false, true, false, Counter::kMessagesInline, 0},
+    {"InARecord", 1000, 3, 6, false, true, false, Counter::kMessagesInline, 0},
+    {"Aside", 20000, 1, 2, false, true, false, Counter::kMessagesAside, 0},
+    {"Synchronous", 600, 1, 3, true, true, false, Counter::kMessagesAside, 0},
+    {"Stream", kRingBytes + 300'000, 0, 1, false, false, false, Counter::kMessagesStreamed, 0},
+    {"Attached", kAttachSharedFrom + 5000, 1, 2, true, true, true, Counter::kMessagesAttached, 1},
+    {"AttachedLate", kAttachSharedFrom + 5000, 1, 1, false, true, true, Counter::kMessagesAside, 0, true},
+};
+
+INSTANTIATE_TEST_SUITE_P(Messages, KilledAnywhere, ::testing::Combine(::testing::ValuesIn(kScenarios), ::testing::Values(0, 1)),
+                         [](const auto& which) {
+                           return std::string(std::get<0>(which.param).name) +
+                                  (std::get<1>(which.param) == 0 ? "SenderDies" : "ReceiverDies");
+                         });
+
+}  // namespace
+}  // namespace headroom::direct
+#endif
