@@ -21,6 +21,7 @@ BUILD = ROOT / "build"
 HEADROOM = BUILD / "venv/bin/headroom"
 
 REASONS_TO_PASS = ["other_nodes", "communicator", "arguments", "partitions"]
+REASONS_OF_COLLECTIVES = ["other_nodes", "communicator", "operation"]
 ENGINES = ["userfaultfd", "userfaultfd-user", "sigsegv"]
 # As root Open MPI wants to be asked twice.
 ROOT_ALLOWED = {f"{p}_ALLOW_RUN_AS_ROOT{s}": "1" for p in ("OMPI", "PRTE") for s in ("", "_CONFIRM")}
@@ -160,10 +161,11 @@ def headroom_run(
     timeout: int = 200,
     env: dict | None = None,
     may_pass: frozenset[str] | set[str] = frozenset(),
+    collectives_may_pass: frozenset[str] | set[str] = frozenset(),
     **settings,
 ) -> Run:
     """Runs `BEFORE headroom run --SETTING VALUE ... COMMAND`; `before` is a launcher, or empty. With direct="on" messages
-    may be left to the MPI library for the reasons `may_pass` alone, and some must be for each of them."""
+    and collectives may be left to the MPI library for the reasons given alone, and some must be for each of them."""
     report = tmp_path / f"run-{time.monotonic_ns()}.json"
     options = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words = [str(w) for w in [*before, HEADROOM, "run", *options, "--json", report, "--", *command]]
@@ -174,6 +176,8 @@ def headroom_run(
     run = Run(done, [json.loads(path.read_text()) for path in written], kernel)
     if settings.get("direct") == "on" and run.status == 0:
         assert {why for why in REASONS_TO_PASS if run.total(f"passed_for_{why}") > 0} == set(may_pass)
+        passed = {why for why in REASONS_OF_COLLECTIVES if run.total(f"collectives_passed_for_{why}") > 0}
+        assert passed == set(collectives_may_pass)
     return run
 
 

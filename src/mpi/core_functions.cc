@@ -249,6 +249,13 @@ void count_passed(PassedFor why) {
   }
 }
 
+void count_passed_collective(CollectivePassedFor why, bool alone) {
+  const trace::Counter counter = why == CollectivePassedFor::kOtherNodes     ? trace::Counter::kCollectivesPassedForOtherNodes
+                                 : why == CollectivePassedFor::kCommunicator ? trace::Counter::kCollectivesPassedForCommunicator
+                                                                             : trace::Counter::kCollectivesPassedForOperation;
+  alone ? trace::count_alone(counter) : trace::count(counter);
+}
+
 static_assert(sizeof(direct::Waiting) <= 64);
 
 const CoreFunctions kCore = {
@@ -288,6 +295,7 @@ const CoreFunctions kCore = {
     sched::waiters_may_sleep,
     [] { trace::count(trace::Counter::kReceivesOnBothWays); },
     count_passed,
+    count_passed_collective,
     [](const int* members, int count) { return direct::endpoint().open(pager::session(), members, count); },
     [] { return base::settings().reductions == base::ReductionsChoice::kDirect; },
     [](bool alone) {

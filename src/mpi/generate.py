@@ -100,7 +100,7 @@ def direct_body(function: Function) -> list[str]:
     unseen = {"Allreduce": "unseen_allreduces", "Reduce": "unseen_trees"}.get(function.name.removesuffix("_c"))
     if unseen:
         lines.append(f"    show_unseen(comm, &Communicator::{unseen});")
-    return [*lines, "  }"]
+    return [*lines, "    count_left_to_library(comm);", "  }"]
 
 
 def window_body(function: Function) -> list[str]:

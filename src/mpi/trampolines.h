@@ -22,6 +22,8 @@ inline constexpr int kEntryCount = 2 * HEADROOM_FUNCTION_COUNT;
 
 /// Why a message is left to the MPI library although messages are direct.
 enum class PassedFor { kOtherNode, kCommunicator, kArguments, kPartitions };
+/// Why a collective call is.
+enum class CollectivePassedFor { kOtherNodes, kCommunicator, kOperation };
 
 /// What the preloaded library gives a backend.
 struct BackendRequest {
@@ -68,6 +70,7 @@ struct CoreFunctions {
   bool (*waiters_may_sleep)();
   void (*count_receive_on_both_ways)();
   void (*count_passed)(PassedFor why);
+  void (*count_passed_collective)(CollectivePassedFor why, bool alone);
   bool (*open_direct)(const int* members, int count);
   bool (*reductions_direct)();
   void (*count_direct_collective)(bool alone);

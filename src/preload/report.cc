@@ -299,6 +299,21 @@ void write_summary(const node::Ledger& ledger, const char* host) {
   } else {
     length += snprintf(text + length, room(), "headroom:   storage   not used: everything fitted\n");
   }
+  const uint64_t direct = total(ledger, Counter::kMessagesDirect) + total(ledger, Counter::kCollectivesDirect);
+  const uint64_t passed = total(ledger, Counter::kPassedForOtherNodes) + total(ledger, Counter::kPassedForCommunicator);
+  const uint64_t passed_collectives = total(ledger, Counter::kCollectivesPassedForOtherNodes) +
+                                      total(ledger, Counter::kCollectivesPassedForCommunicator) +
+                                      total(ledger, Counter::kCollectivesPassedForOperation);
+  if (direct + passed + passed_collectives > 0) {
+    length += snprintf(
+        text + length, room(),
+        "headroom:   messages  %llu direct and %llu by the MPI library; collective calls %llu and %llu; "
+        "%.1f MiB direct\n",
+        static_cast<unsigned long long>(total(ledger, Counter::kMessagesDirect)), static_cast<unsigned long long>(passed),
+        static_cast<unsigned long long>(total(ledger, Counter::kCollectivesDirect)),
+        static_cast<unsigned long long>(passed_collectives),
+        mebibytes(total(ledger, Counter::kMessagesDirectBytes) + total(ledger, Counter::kMessagesCollectiveBytes)));
+  }
   (void)base::system_call(SYS_write, STDERR_FILENO, text, length);
 }
 

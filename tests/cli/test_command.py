@@ -120,11 +120,16 @@ def test_summary(tmp_path):
     program = compile_program(WHEELS[0], "out_of_core.c")
     run = headroom_run([program, 64, 1], tmp_path, before=WHEELS[0].command(2), memory="128M")
     lines = [line for line in run.errors.splitlines() if line.startswith("headroom:")]
-    assert len(lines) == 4, run.errors
+    assert len(lines) == 5, run.errors
     assert re.match(r"headroom: \S+: 2 processes, [\d.]+ s", lines[0])
     assert re.match(r"headroom:   memory    peak [\d.]+ MiB of 128.0 MiB budget, 2[567]\d.\d MiB allocated at most", lines[1])
     assert re.match(r"headroom:   storage   [\d.]+ MiB read, [\d.]+ MiB written, /", lines[2])
     assert re.match(r"headroom:   faults    \d+ \(userfaultfd(-user)?\), [\d.]+ s of waiting", lines[3])
+    messages, collectives = run.total("messages_direct"), run.total("collectives_direct")
+    passed = run.total("collectives_passed_for_operation")
+    assert lines[4].startswith(
+        f"headroom:   messages  {messages} direct and 0 by the MPI library; collective calls {collectives} and {passed}; "
+    )
     quiet = headroom_run([program, 64, 1], tmp_path, before=WHEELS[0].command(2), memory="128M", summary="off")
     assert "headroom" not in quiet.errors
 

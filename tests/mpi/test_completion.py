@@ -19,6 +19,7 @@ def completion(mpi, ranks: int, tmp_path, pressure: int, rounds: int, **settings
         before=mpi.command(ranks),
         direct="on",
         may_pass={"communicator"},  # the one between groups
+        collectives_may_pass={"operation"},  # sums
         **settings,
     )
     assert run.status == 0, run.errors
@@ -51,6 +52,7 @@ def on_library_communicators(mpi, ranks: int, pressure: int, tmp_path, *how, may
         before=mpi.command(ranks),
         direct="on",
         may_pass=may_pass,
+        collectives_may_pass=set() if how else {"communicator", "operation"},
         **settings,
     )
     assert run.status == 0, run.errors

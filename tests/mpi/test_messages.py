@@ -91,6 +91,7 @@ def test_every_call_while_memory_is_short(mpi, engine, tmp_path):
     assert run.total("messages_direct") == count == 4 * (18 * 10 * 8 // 14 + 18 * 2)
     assert run.engines() == {engine}
     assert run.total("messages_fetched") > 0 and run.total("messages_aside") > 0
+    assert run.total("blocks_brought_for_messages") > 0
     run.assert_paged(4 * (40 + 8) * MIB, 96 * MIB)
 
 
@@ -123,8 +124,9 @@ def test_random_datatypes_on_three_nodes(mpi, tmp_path):
 
 
 def test_random_datatypes_while_memory_is_short(mpi, engine, tmp_path):
-    run, count = messages(mpi, 3, tmp_path, "types", 60, 4711, 60, memory="96M", engine=engine)
-    assert count == run.total("messages_direct") > 3 * 40
+    run, count = messages(mpi, 3, tmp_path, "types", 60, 4711, 120, memory="96M", engine=engine)
+    assert count == run.total("messages_direct") > 3 * 80
+    assert run.total("blocks_brought_for_messages") >= 3 * 4  # some rounds find its content on storage
     run.assert_paged(3 * 60 * MIB, 96 * MIB)
 
 
