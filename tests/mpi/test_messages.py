@@ -26,7 +26,7 @@ def messages(mpi, ranks: int, tmp_path, *arguments, **settings):
 @EVERY_MPI
 def test_every_call(mpi, ranks, tmp_path):
     run, count = messages(mpi, ranks, tmp_path, "calls", 1, memory="1G")
-    assert count == ranks * 18 * (10 * 8 + 2)
+    assert count == ranks * 18 * (12 * 8 + 2)
     assert run.total("messages_direct") == count
     assert run.total("messages_inline") > count // 4
     assert run.total("messages_fetched") > count // 8
@@ -88,7 +88,7 @@ def test_forced_attach_that_a_container_refuses(mpi, tmp_path):
 
 def test_every_call_while_memory_is_short(mpi, engine, tmp_path):
     run, count = messages(mpi, 4, tmp_path, "calls", 40, 0, 14, memory="96M", engine=engine)
-    assert run.total("messages_direct") == count == 4 * (18 * 10 * 8 // 14 + 18 * 2)
+    assert run.total("messages_direct") == count == 4 * (18 * 12 * 8 // 14 + 18 * 2)
     assert run.engines() == {engine}
     assert run.total("messages_fetched") > 0 and run.total("messages_aside") > 0
     assert run.total("blocks_brought_for_messages") > 0

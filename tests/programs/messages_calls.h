@@ -3,7 +3,7 @@
 
 #include "messages_job.h"
 
-enum { SEND, SSEND, RSEND, BSEND, ISEND, ISSEND, IRSEND, IBSEND, SEND_INIT, SSEND_INIT, SENDS };
+enum { SEND, SSEND, RSEND, BSEND, ISEND, ISSEND, IRSEND, IBSEND, SEND_INIT, SSEND_INIT, RSEND_INIT, BSEND_INIT, SENDS };
 enum { RECV, RECV_ANY, IRECV, IRECV_TEST, PROBE, MPROBE, IMPROBE, RECV_INIT, RECEIVES };
 
 static MPI_Request begin_send(int kind, void* out, int count, int tag) {
@@ -41,13 +41,21 @@ static MPI_Request begin_send(int kind, void* out, int count, int tag) {
       MPI_Ssend_init(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
       MPI_Startall(1, &request);
       break;
+    case RSEND_INIT:
+      MPI_Rsend_init(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Start(&request);
+      break;
+    case BSEND_INIT:
+      MPI_Bsend_init(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Start(&request);
+      break;
   }
   return request;
 }
 
 static void end_send(int kind, MPI_Request* request) {
   MPI_Wait(request, MPI_STATUS_IGNORE);
-  if (kind == SEND_INIT || kind == SSEND_INIT) {
+  if (kind >= SEND_INIT) {
     CHECK(*request != MPI_REQUEST_NULL);
     MPI_Request_free(request);
   }
@@ -120,7 +128,7 @@ static void calls(unsigned stride) {
         if (++seed % stride != 0) {
           continue;
         }
-        const int count = sizes[s], tag = (int)(seed % 30000), ready = sends == RSEND || sends == IRSEND;
+        const int count = sizes[s], tag = (int)(seed % 30000), ready = sends == RSEND || sends == IRSEND || sends == RSEND_INIT;
         const int small = count < (512 << 10) && seed % 3 == 0;
         unsigned char *out = small ? small_out : large_out, *in = small ? small_in : large_in;
         const int room = count + (seed % 2 == 0 ? 0 : 1000);

@@ -225,7 +225,7 @@ static void calls(MPI_Comm comm) {
   CHECK(in == from && status.MPI_SOURCE == from);
   count(to);
   MPI_Request request;
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
   in = -1;
   MPI_Isendrecv(&out, 1, MPI_INT, to, 3, &in, 1, MPI_INT, from, 3, comm, &request);
   MPI_Wait(&request, &status);
