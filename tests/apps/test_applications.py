@@ -217,7 +217,7 @@ def test_mpi4py_suite(mpi, short, mpi4py_tests, tmp_path):
     assert len(said) == 4
     assert under.status == plain.returncode == 0
     assert under.total("messages_direct") > 1000 and under.total("collectives_direct") > 1000
-    assert len(under.report["ranks"]) == 2
+    assert sorted(rank["rank"] for rank in under.report["ranks"] if rank["rank"] >= 0) == [0, 1]  # without the shells
     assert under.total("allocations") > 100
     assert min(under.total(f"{calls}_direct") for calls in ("windows", "puts", "gets", "folds")) >= 50
     if short:
