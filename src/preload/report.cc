@@ -299,20 +299,18 @@ void write_summary(const node::Ledger& ledger, const char* host) {
   } else {
     length += snprintf(text + length, room(), "headroom:   storage   not used: everything fitted\n");
   }
-  const uint64_t direct = total(ledger, Counter::kMessagesDirect) + total(ledger, Counter::kCollectivesDirect);
-  const uint64_t passed = total(ledger, Counter::kPassedForOtherNodes) + total(ledger, Counter::kPassedForCommunicator);
-  const uint64_t passed_collectives = total(ledger, Counter::kCollectivesPassedForOtherNodes) +
-                                      total(ledger, Counter::kCollectivesPassedForCommunicator) +
-                                      total(ledger, Counter::kCollectivesPassedForOperation);
-  if (direct + passed + passed_collectives > 0) {
-    length += snprintf(
-        text + length, room(),
-        "headroom:   messages  %llu direct and %llu by the MPI library; collective calls %llu and %llu; "
-        "%.1f MiB direct\n",
-        static_cast<unsigned long long>(total(ledger, Counter::kMessagesDirect)), static_cast<unsigned long long>(passed),
-        static_cast<unsigned long long>(total(ledger, Counter::kCollectivesDirect)),
-        static_cast<unsigned long long>(passed_collectives),
-        mebibytes(total(ledger, Counter::kMessagesDirectBytes) + total(ledger, Counter::kMessagesCollectiveBytes)));
+  const auto direct = total(ledger, Counter::kMessagesDirect);
+  const auto sent = direct + total(ledger, Counter::kPassedForOtherNodes) + total(ledger, Counter::kPassedForCommunicator);
+  const auto direct_calls = total(ledger, Counter::kCollectivesDirect);
+  const auto calls = direct_calls + total(ledger, Counter::kCollectivesPassedForOtherNodes) +
+                     total(ledger, Counter::kCollectivesPassedForCommunicator) +
+                     total(ledger, Counter::kCollectivesPassedForOperation);
+  if (sent + calls > 0) {
+    const uint64_t bytes = total(ledger, Counter::kMessagesDirectBytes) + total(ledger, Counter::kMessagesCollectiveBytes);
+    length += snprintf(text + length, room(),
+                       "headroom:   messages  %llu of %llu direct, %llu of %llu collective calls direct, %.1f MiB\n",
+                       static_cast<unsigned long long>(direct), static_cast<unsigned long long>(sent),
+                       static_cast<unsigned long long>(direct_calls), static_cast<unsigned long long>(calls), mebibytes(bytes));
   }
   (void)base::system_call(SYS_write, STDERR_FILENO, text, length);
 }
