@@ -33,6 +33,8 @@ NETWORK = {
     "mpich": [{"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}],
     "openmpi": [{"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}],
 }
+# Intel MPI's, which has no compiler of its own in its wheel and runs MPICH's program; the second allocates from shared memory.
+INTEL = [{}, {"I_MPI_SHM_HEAP": "1"}]
 ON_NODE_OF_ITS_OWN = """
 export HEADROOM_JOB=$0-${OMPI_COMM_WORLD_RANK:-$PMI_RANK} MPI_LOCALNRANKS=1 OMPI_COMM_WORLD_LOCAL_SIZE=1
 exec "$@"
@@ -72,6 +74,15 @@ def medians(runs: list[Figures]) -> Figures:
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 
+def compared_sides(other: Path, ranks: int, words: list) -> list[tuple[list, dict[str, str]]]:
+    """The same program with another MPI library, in each of its settings."""
+    command = [other / "bin/mpiexec", "-n", ranks, *words]
+    finds_itself = {"LD_LIBRARY_PATH": str(other / "lib")}
+    if not (other / "bin/impi_info").exists():
+        return [(command, finds_itself)]
+    return [(command, finds_itself | {"I_MPI_ROOT": str(other)} | setting) for setting in INTEL]
+
+
 def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[Path]) -> list[Row]:
     ranks = GROUPS[group]
     found = launcher.find(str(program))
@@ -86,7 +97,8 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     sides.append(([*under, program, what], settings[0] if elsewhere else {}))
     in_turns = [([*under, "--mode", "turns", program, what], {})] if group == "work" else []
     sides += in_turns
-    sides += [([other / "bin/mpiexec", "-n", ranks, program, what], {}) for other in compare]
+    compared = {other.name: compared_sides(other, ranks, [program, what]) for other in compare}
+    sides += [side for several in compared.values() for side in several]
     runs: list[list[Figures]] = [[] for _ in sides]
     label = f"measuring {prefix.name}, {group}"
     with click.progressbar(length=rounds * len(sides), label=label, file=sys.stderr) as bar:
@@ -99,8 +111,10 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     rows = []
     for key, under_headroom in direct.items():
         best = min(side[key] for side in plain)
-        names = ["turns"] * len(in_turns) + [path.name for path in compare]
-        others = {name: side[key] for name, side in zip(names, figures[len(settings) + 2 :], strict=True)}
+        names = ["turns"] * len(in_turns) + [name for name, several in compared.items() for _ in several]
+        others: dict[str, float] = {}
+        for name, side in zip(names, figures[len(settings) + 2 :], strict=True):
+            others[name] = min(side[key], others.get(name, side[key]))
         if group == "work":
             others["ideal"] = 1000.0 * ranks / min(ranks, cores)
         noise = again[key] / plain[0][key]
@@ -122,7 +136,7 @@ def show(rows: list[Row]) -> None:
 
 @click.command()
 @click.option("--mpi", "prefixes", multiple=True, type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
-@click.option("--compare", multiple=True, type=FOLDER, help="an MPI that runs the same program: a column of its own")
+@click.option("--compare", multiple=True, type=FOLDER, help="an MPI that runs the same program, in its best setting: a column")
 @click.option("--group", "groups", multiple=True, type=click.Choice(list(GROUPS)), help="what to measure (default: all)")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1), help="how often each side runs")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="file that takes all figures")
