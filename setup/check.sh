@@ -21,7 +21,7 @@ for preset in release sanitize; do
   echo "unit tests: $preset"
   cmake --preset $preset >/dev/null
   cmake --build --preset $preset --target unit_tests | tail -n 1
-  # Tests that step through instructions step through the program's own alone.
+  # A test that steps through instructions would step through the sanitizer's, too, for minutes.
   without=()
   if [ $preset = sanitize ]; then without=(-E KilledAnywhere); fi
   run_ctest build/$preset --output-junit unit_tests.xml "${without[@]}"

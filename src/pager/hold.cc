@@ -113,13 +113,15 @@ bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& of
   uint64_t absent = 0;
   for (uint64_t block = range.first; block < range.first + range.count; ++block) {
     const uint64_t before = word_of(block).fetch_add(kHold + (write ? kWriteHold : 0), std::memory_order_seq_cst);
-    absent += state_of(before) == kStored ? 1 : 0;
+    absent += state_of(before) == kStored || state_of(before) == kSinglePages ? 1 : 0;
     all_there = (write ? is_there(before, true) : state_of(before) == kResident) && all_there;
   }
   // While memory is not watched nothing is taken away, and arming lists what is held (arming.cc); one that is under way may
   // have done so before this hold.
   if (!all_there && is_armed_for_sure()) {
-    trace::count(trace::Counter::kBlocksBroughtForMessages, absent);
+    if (absent > 0) {
+      trace::count(trace::Counter::kBlocksBroughtForMessages, absent);
+    }
     bring_blocks(range, write);
   }
   return true;

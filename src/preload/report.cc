@@ -288,10 +288,13 @@ void write_summary(const node::Ledger& ledger, const char* host) {
                host, members, static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9,
                mebibytes(static_cast<uint64_t>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed))),
                mebibytes(static_cast<uint64_t>(ledger.budget)), mebibytes(total(ledger, Counter::kAllocatedBytesPeak)));
-  const auto room = [&] { return sizeof text - static_cast<size_t>(length); };
+  const auto room = [&] {
+    length = length < static_cast<int>(sizeof text) ? length : static_cast<int>(sizeof text) - 1;  // of very long directories
+    return sizeof text - static_cast<size_t>(length);
+  };
   if (ledger.short_memory.load(std::memory_order_relaxed) != 0) {
     length += snprintf(text + length, room(),
-                       "headroom:   storage   %.1f MiB read, %.1f MiB written, %s\n"
+                       "headroom:   storage   %.1f MiB read, %.1f MiB written, %.1000s\n"
                        "headroom:   faults    %llu (%s), %.1f s of waiting for storage or room, all processes together\n",
                        mebibytes(total(ledger, Counter::kBytesRead)), mebibytes(total(ledger, Counter::kBytesWritten)),
                        base::settings().storage, static_cast<unsigned long long>(total(ledger, Counter::kFaults)), engine,
@@ -301,8 +304,9 @@ void write_summary(const node::Ledger& ledger, const char* host) {
   }
   const auto direct = total(ledger, Counter::kMessagesDirect);
   const auto sent = direct + total(ledger, Counter::kPassedForOtherNodes) + total(ledger, Counter::kPassedForCommunicator);
-  const auto direct_calls = total(ledger, Counter::kCollectivesDirect);
-  const auto calls = direct_calls + total(ledger, Counter::kCollectivesPassedForOtherNodes) +
+  const auto staged = total(ledger, Counter::kCollectivesStaged);  // the library does its part, too
+  const auto direct_calls = total(ledger, Counter::kCollectivesDirect) - staged;
+  const auto calls = direct_calls + staged + total(ledger, Counter::kCollectivesPassedForOtherNodes) +
                      total(ledger, Counter::kCollectivesPassedForCommunicator) +
                      total(ledger, Counter::kCollectivesPassedForOperation);
   if (sent + calls > 0) {
@@ -312,6 +316,7 @@ void write_summary(const node::Ledger& ledger, const char* host) {
                        static_cast<unsigned long long>(direct), static_cast<unsigned long long>(sent),
                        static_cast<unsigned long long>(direct_calls), static_cast<unsigned long long>(calls), mebibytes(bytes));
   }
+  (void)room();
   (void)base::system_call(SYS_write, STDERR_FILENO, text, length);
 }
 

@@ -107,7 +107,7 @@ UNHEARD = ["sh", "-c", 'trap "" USR1; "$@"; true', "sh"]
 
 @pytest.mark.parametrize("memory", ["1G", "24M"])
 def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, tmp_path):
-    """No wrong data, and no hang; by a timer, or at an instruction of a message's way. (At each of the protocol itself:
+    """No wrong data, and no hang; by a timer, or at an instruction of a message's way. (More of these, of the protocol alone:
     tests/unit/killed_anywhere_test.cc.)"""
     program = compile_program(mpi, "killed_anywhere.c")
     for attempt in range(6):

@@ -30,6 +30,10 @@ static void begin_stepping(void) {
 #ifdef __x86_64__
   signal(SIGTRAP, step);
   __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() | 0x100);
+#else
+  (void)step;
+  fprintf(stderr, "this processor cannot be stepped\n");
+  MPI_Abort(MPI_COMM_WORLD, 1);
 #endif
 }
 
