@@ -21,6 +21,7 @@ for preset in release sanitize; do
   echo "unit tests: $preset"
   cmake --preset $preset >/dev/null
   cmake --build --preset $preset --target unit_tests | tail -n 1
+  # Under the address sanitizer malloc is its own and fork is watched; the tests with children run without.
   # A test that steps through instructions would step through the sanitizer's, too, for minutes.
   without=()
   if [ $preset = sanitize ]; then without=(-E KilledAnywhere); fi

@@ -288,10 +288,8 @@ void write_summary(const node::Ledger& ledger, const char* host) {
                host, members, static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9,
                mebibytes(static_cast<uint64_t>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed))),
                mebibytes(static_cast<uint64_t>(ledger.budget)), mebibytes(total(ledger, Counter::kAllocatedBytesPeak)));
-  const auto room = [&] {
-    length = length < static_cast<int>(sizeof text) ? length : static_cast<int>(sizeof text) - 1;  // of very long directories
-    return sizeof text - static_cast<size_t>(length);
-  };
+  // All of it fits: the host's name has at most 255 characters, of the directories 1000 are shown.
+  const auto room = [&] { return sizeof text - static_cast<size_t>(length); };
   if (ledger.short_memory.load(std::memory_order_relaxed) != 0) {
     length += snprintf(text + length, room(),
                        "headroom:   storage   %.1f MiB read, %.1f MiB written, %.1000s\n"
@@ -316,7 +314,6 @@ void write_summary(const node::Ledger& ledger, const char* host) {
                        static_cast<unsigned long long>(direct), static_cast<unsigned long long>(sent),
                        static_cast<unsigned long long>(direct_calls), static_cast<unsigned long long>(calls), mebibytes(bytes));
   }
-  (void)room();
   (void)base::system_call(SYS_write, STDERR_FILENO, text, length);
 }
 
