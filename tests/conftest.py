@@ -23,8 +23,9 @@ HEADROOM = BUILD / "venv/bin/headroom"
 REASONS_TO_PASS = ["other_nodes", "communicator", "arguments", "partitions"]
 REASONS_OF_COLLECTIVES = ["other_nodes", "communicator", "operation"]
 ENGINES = ["userfaultfd", "userfaultfd-user", "sigsegv"]
-# As root Open MPI wants to be asked twice.
-ROOT_ALLOWED = {f"{p}_ALLOW_RUN_AS_ROOT{s}": "1" for p in ("OMPI", "PRTE") for s in ("", "_CONFIRM")}
+# As root Open MPI wants to be asked twice. Its transport over libfabric, which on one machine is never chosen, sleeps for a second
+# in each start.
+OPEN_MPI = {f"{p}_ALLOW_RUN_AS_ROOT{s}": "1" for p in ("OMPI", "PRTE") for s in ("", "_CONFIRM")} | {"OMPI_MCA_btl": "^ofi"}
 
 
 class Mpi:
@@ -123,7 +124,7 @@ class Run:
 
 def environment(**settings: str) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
-    return clean | ROOT_ALLOWED | {f"HEADROOM_{name.upper()}": value for name, value in settings.items()}
+    return clean | OPEN_MPI | {f"HEADROOM_{name.upper()}": value for name, value in settings.items()}
 
 
 def plain_run(command: list, timeout: int = 120, env: dict | None = None) -> subprocess.CompletedProcess:
