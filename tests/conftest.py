@@ -23,8 +23,8 @@ HEADROOM = BUILD / "venv/bin/headroom"
 REASONS_TO_PASS = ["other_nodes", "communicator", "arguments", "partitions"]
 REASONS_OF_COLLECTIVES = ["other_nodes", "communicator", "operation"]
 ENGINES = ["userfaultfd", "userfaultfd-user", "sigsegv"]
-# As root Open MPI wants to be asked twice. Its transport over libfabric, which on one machine is never chosen, sleeps for a second
-# in each start.
+# As root Open MPI wants to be asked twice. Its transport over libfabric, which is never chosen on one machine, sleeps for a
+# second in each start.
 OPEN_MPI = {f"{p}_ALLOW_RUN_AS_ROOT{s}": "1" for p in ("OMPI", "PRTE") for s in ("", "_CONFIRM")} | {"OMPI_MCA_btl": "^ofi"}
 
 
@@ -192,6 +192,35 @@ def engine(request) -> str:
     if request.param != "sigsegv":
         need(f"the engine {request.param}")
     return request.param
+
+
+class Shortage:
+    """Memory too short for what the ranks have: with each engine, and with more ranks than cores."""
+
+    def __init__(self, engine: str, ranks: int):
+        self.engine = engine
+        self.ranks = ranks
+        self.each = 40 if ranks == 4 else 24  # MiB a rank
+        self.budget = 96
+
+    @property
+    def settings(self) -> dict:
+        return {"memory": f"{self.budget}M", "engine": self.engine}
+
+    def assert_paged(self, run: Run) -> None:
+        assert run.engines() == {self.engine}
+        run.assert_paged(self.ranks * self.each << 20, self.budget << 20)
+
+
+@pytest.fixture(
+    params=[*((engine, 4) for engine in ENGINES), (ENGINES[0], 8)],
+    ids=lambda value: f"{value[0]}-{value[1]}",
+)
+def short(request) -> Shortage:
+    engine, ranks = request.param
+    if engine != "sigsegv":
+        need(f"the engine {engine}")
+    return Shortage(engine, ranks)
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import DEBIAN, ENGINES, STANDARD_ABI, WHEELS, compile_program, headroom_run
+from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, headroom_run
 
 MIB = 1 << 20
 
@@ -47,11 +47,11 @@ def test_every_collective(mpi, ranks, reductions, tmp_path):
     assert not run.short_of_memory
 
 
-def test_every_collective_while_memory_is_short(engine, tmp_path):
-    mpi = WHEELS[ENGINES.index(engine) % 2]
-    run, served, ordered = collectives(mpi, 4, tmp_path, "direct", memory="24M", engine=engine)
+def test_every_collective_while_memory_is_short(mpi, short, tmp_path):
+    memory = f"{6 * short.ranks}M"
+    run, served, ordered = collectives(mpi, short.ranks, tmp_path, "direct", memory=memory, engine=short.engine)
     assert run.total("collectives_direct") == served + ordered
-    assert run.engines() == {engine}
+    assert run.engines() == {short.engine}
     assert run.total("blocks_evicted") > 0 and run.total("bytes_read") > 0
 
 
@@ -85,7 +85,7 @@ def test_every_collective_that_does_not_wait_and_every_neighborhood(mpi, ranks, 
     assert not run.short_of_memory
 
 
-def test_collectives_that_do_not_wait_while_memory_is_short(engine, tmp_path):
-    run = nonblocking(WHEELS[ENGINES.index(engine) % 2], 4, tmp_path, 9, memory="24M", engine=engine)
-    assert run.engines() == {engine}
+def test_collectives_that_do_not_wait_while_memory_is_short(mpi, short, tmp_path):
+    run = nonblocking(mpi, short.ranks, tmp_path, 9, memory=f"{6 * short.ranks}M", engine=short.engine)
+    assert run.engines() == {short.engine}
     assert run.total("blocks_evicted") > 0 and run.total("bytes_read") > 0

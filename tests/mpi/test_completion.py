@@ -6,20 +6,18 @@ import re
 
 import pytest
 
-from conftest import WHEELS, compile_program, headroom_run
-
-MIB = 1 << 20
+from conftest import WHEELS, compile_program, headroom_run, on_nodes
 
 
-def completion(mpi, ranks: int, tmp_path, pressure: int, rounds: int, **settings):
+def completion(mpi, ranks: int, tmp_path, pressure: int, rounds: int, nodes: int = 1, **settings):
     program = compile_program(mpi, "completion.c")
     run = headroom_run(
-        [program, pressure, rounds, tmp_path],
+        [program, pressure, rounds, tmp_path, nodes],
         tmp_path,
-        before=mpi.command(ranks),
+        before=[*mpi.command(ranks), *([] if nodes == 1 else on_nodes(nodes))],
         direct="on",
         may_pass={"communicator"},  # the one between groups
-        collectives_may_pass={"operation"},  # sums
+        collectives_may_pass={"operation"} if nodes == 1 else {"other_nodes"},  # sums
         **settings,
     )
     assert run.status == 0, run.errors
@@ -38,11 +36,17 @@ def test_every_way_to_end_requests(mpi, ranks, tmp_path):
     assert run.total("helped_while_away") > 0
 
 
+def test_every_way_to_end_requests_on_two_nodes(mpi, tmp_path):
+    """Emulated, where the next rank but one is on the same node."""
+    run = completion(mpi, 6, tmp_path, 1, 3, nodes=2, memory="1G")
+    assert len(run.reports) == 2
+    assert run.total("receives_on_both_ways") > 0
+
+
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
-def test_every_way_to_end_requests_while_memory_is_short(mpi, engine, tmp_path):
-    run = completion(mpi, 4, tmp_path, 40, 1, memory="96M", engine=engine)
-    assert run.engines() == {engine}
-    run.assert_paged(4 * 40 * MIB, 96 * MIB)
+def test_every_way_to_end_requests_while_memory_is_short(mpi, short, tmp_path):
+    run = completion(mpi, short.ranks, tmp_path, short.each, 1, **short.settings)
+    short.assert_paged(run)
 
 
 def on_library_communicators(mpi, ranks: int, pressure: int, tmp_path, *how, may_pass, **settings):
@@ -74,11 +78,10 @@ def test_communicators_of_the_library(mpi, ranks, tmp_path):
 
 
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
-def test_communicators_of_the_library_while_memory_is_short(mpi, engine, tmp_path):
-    run = on_library_communicators(mpi, 4, 40, tmp_path, may_pass=passes(mpi), memory="96M", engine=engine)
-    assert run.engines() == {engine}
+def test_communicators_of_the_library_while_memory_is_short(mpi, short, tmp_path):
+    run = on_library_communicators(mpi, short.ranks, short.each, tmp_path, may_pass=passes(mpi), **short.settings)
+    short.assert_paged(run)
     assert run.total("turns_overdue") == 0  # a rank that looks again and again (MPI_Parrived) does not keep its turn
-    run.assert_paged(4 * 40 * MIB, 96 * MIB)
 
 
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)

@@ -16,9 +16,13 @@ EVERY_MPI = pytest.mark.parametrize(
 )
 
 
-def messages(mpi, ranks: int, tmp_path, *arguments, **settings):
+SIZES = 25  # that messages_calls.h sends, each by every call; three more are past the caches
+
+
+def messages(mpi, ranks: int, tmp_path, *arguments, before=(), **settings):
     program = compile_program(mpi, "messages.c")
-    run = headroom_run([program, *arguments], tmp_path, before=mpi.command(ranks), direct="on", **settings)
+    command = [*mpi.command(ranks), *before]
+    run = headroom_run([program, *arguments], tmp_path, before=command, direct="on", **settings)
     assert run.status == 0, run.errors
     return run, int(re.fullmatch(r"ok (\d+)\n", run.output)[1])
 
@@ -26,7 +30,7 @@ def messages(mpi, ranks: int, tmp_path, *arguments, **settings):
 @EVERY_MPI
 def test_every_call(mpi, ranks, tmp_path):
     run, count = messages(mpi, ranks, tmp_path, "calls", 1, memory="1G")
-    assert count == ranks * 18 * (12 * 8 + 2)
+    assert count == ranks * (SIZES * (12 * 8 + 2) + 3)
     assert run.total("messages_direct") == count
     assert run.total("messages_inline") > count // 4
     assert run.total("messages_fetched") > count // 8
@@ -86,13 +90,26 @@ def test_forced_attach_that_a_container_refuses(mpi, tmp_path):
     assert re.search(r"--attach on: memory of rank \d \(process \d+\) cannot be read by process_vm_readv", run.errors)
 
 
-def test_every_call_while_memory_is_short(mpi, engine, tmp_path):
-    run, count = messages(mpi, 4, tmp_path, "calls", 40, 0, 14, memory="96M", engine=engine)
-    assert run.total("messages_direct") == count == 4 * (18 * 12 * 8 // 14 + 18 * 2)
-    assert run.engines() == {engine}
+def test_every_call_while_memory_is_short(mpi, short, tmp_path):
+    run, count = messages(mpi, short.ranks, tmp_path, "calls", short.each, 0, 14, **short.settings)
+    assert run.total("messages_direct") == count == short.ranks * (SIZES * 12 * 8 // 14 + SIZES * 2 + 3)
     assert run.total("messages_fetched") > 0 and run.total("messages_aside") > 0
     assert run.total("blocks_brought_for_messages") > 0
-    run.assert_paged(4 * (40 + 8) * MIB, 96 * MIB)
+    short.assert_paged(run)
+
+
+def test_every_call_on_three_nodes(mpi, tmp_path):
+    """Emulated: the next rank but two is on the same node, the next one is not."""
+    for distance, stride, passes in ((3, 5, set()), (1, 19, {"other_nodes"})):
+        arguments = ["calls", 1, 0, stride, distance]
+        run, count = messages(
+            mpi, 6, tmp_path, *arguments, before=on_nodes(3), memory="1G", may_pass=passes, collectives_may_pass={"other_nodes"}
+        )
+        assert len(run.reports) == 3
+        assert count == 6 * (SIZES * 12 * 8 // stride + SIZES * 2 + 3)
+        assert run.total("messages_direct") == (0 if passes else count)
+        assert run.total("passed_for_other_nodes") == (count if passes else 0)
+        assert run.total("receives_on_both_ways") > 0
 
 
 @pytest.mark.parametrize("ranks", [2, 8])
@@ -124,11 +141,29 @@ def test_random_datatypes_on_three_nodes(mpi, tmp_path):
         assert run.total("messages_direct") == 6 * 1006 - passed
 
 
-def test_random_datatypes_while_memory_is_short(mpi, engine, tmp_path):
-    run, count = messages(mpi, 3, tmp_path, "types", 60, 4711, 120, memory="96M", engine=engine)
-    assert count == run.total("messages_direct") > 3 * 80
-    assert run.total("blocks_brought_for_messages") >= 3 * 4  # some rounds find its content on storage
-    run.assert_paged(3 * 60 * MIB, 96 * MIB)
+def test_random_datatypes_while_memory_is_short(mpi, short, tmp_path):
+    rounds = 320 // short.ranks
+    run, count = messages(mpi, short.ranks, tmp_path, "types", short.each, 4711, rounds, **short.settings)
+    assert count == run.total("messages_direct") > short.ranks * rounds
+    assert run.total("blocks_brought_for_messages") > short.ranks  # some rounds find its content on storage
+    short.assert_paged(run)
+
+
+def test_random_datatypes_on_three_nodes_while_memory_is_short(mpi, tmp_path):
+    run, count = messages(
+        mpi,
+        6,
+        tmp_path,
+        *("types", 40, 4711, 50, 3),
+        before=on_nodes(3),
+        memory="48M",
+        collectives_may_pass={"other_nodes"},
+    )
+    assert count == run.total("messages_direct") > 6 * 50
+    for node in run.reports:
+        assert node["short_of_memory"]
+        assert node["total"]["blocks_brought_for_messages"] > 0
+        assert node["total"]["bytes_written"] > (2 * 40 - 48) * MIB
 
 
 def test_order_and_many_unexpected_messages(mpi, tmp_path):
@@ -138,12 +173,28 @@ def test_order_and_many_unexpected_messages(mpi, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["order", "errors", "communicators"])
-def test_order_errors_and_communicators_while_memory_is_short(mpi, what, engine, tmp_path):
+def test_order_errors_and_communicators_while_memory_is_short(mpi, what, short, tmp_path):
     passes = {"may_pass": {"arguments"}, "collectives_may_pass": {"operation"}} if what == "errors" else {}
-    run, count = messages(mpi, 4, tmp_path, what, 40, 0, 1000, memory="96M", engine=engine, **passes)
+    run, count = messages(mpi, short.ranks, tmp_path, what, short.each, 0, 1000, **short.settings, **passes)
     assert count == run.total("messages_direct") > 0
-    assert run.engines() == {engine}
-    run.assert_paged(4 * 40 * MIB, 96 * MIB)
+    short.assert_paged(run)
+
+
+@pytest.mark.parametrize("what", ["order", "errors", "communicators"])
+def test_order_errors_and_communicators_on_two_nodes(mpi, what, tmp_path):
+    """Emulated, where the next rank but one is on the same node."""
+    passes = {
+        "order": ({"other_nodes"}, {"other_nodes"}),  # from all to one
+        "errors": ({"arguments", "other_nodes"}, {"other_nodes"}),
+        "communicators": ({"other_nodes"}, {"other_nodes"}),
+    }[what]
+    arguments = [what, 1, 0, 1000, 2]
+    settings = {"may_pass": passes[0], "collectives_may_pass": passes[1]}
+    run, count = messages(mpi, 6, tmp_path, *arguments, before=on_nodes(2), memory="1G", **settings)
+    here = {"order": 2 * 2 * 1000, "errors": count, "communicators": 6 * 50}[what]
+    assert run.total("messages_direct") == here
+    wrong = 3 * 3 if what == "errors" else 0  # that ranks of the other node send to the first one
+    assert run.total("passed_for_other_nodes") == count - here + wrong
 
 
 @EVERY_MPI

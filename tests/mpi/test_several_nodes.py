@@ -39,8 +39,9 @@ def test_messages_of_all_kinds(mpi, ranks, nodes, tmp_path):
     assert run.total("helped_while_away") > 0  # a synchronous send to a receive from anybody that was in a collective
 
 
-def test_while_memory_is_short(mpi, engine, tmp_path):
-    run, _, _ = spanning(mpi, 4, 2, tmp_path, 3, 60, memory="96M", engine=engine)
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_while_memory_is_short(mpi, engine, nodes, tmp_path):
+    run, _, _ = spanning(mpi, 2 * nodes, nodes, tmp_path, 3, 60, memory="96M", engine=engine)
     assert run.total("messages_streamed") > 0
     for node in run.reports:
         assert node["short_of_memory"]
@@ -62,10 +63,11 @@ def test_collectives_in_stages(mpi, ranks, nodes, tmp_path):
     assert plain.stdout.startswith(sums)
 
 
-def test_collectives_in_stages_while_memory_is_short(mpi, engine, tmp_path):
-    before = [*mpi.command(4), *on_nodes(2)]
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_collectives_in_stages_while_memory_is_short(mpi, engine, nodes, tmp_path):
+    before = [*mpi.command(2 * nodes), *on_nodes(nodes)]
     run = headroom_run(
-        [compile_program(mpi, "staged.c"), 2, 40],
+        [compile_program(mpi, "staged.c"), nodes, 40],
         tmp_path,
         before=before,
         memory="48M",

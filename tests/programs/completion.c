@@ -3,7 +3,7 @@
    are freed or cancelled while they are active, messages that are too long for their receives, messages to oneself, the calls
    with large counts, and receives whose ranks are in calls of the library when the message comes. Prints "ok", how many
    messages this job sent inside the node, and how many on the communicator between groups.
-   usage: completion PRESSURE_MIB ROUNDS FOLDER */
+   usage: completion PRESSURE_MIB ROUNDS FOLDER [DISTANCE] (to the rank that is sent to) */
 #include <unistd.h>
 
 #include "completion_arrays.h"
@@ -65,8 +65,9 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  to = (rank + 1) % ranks;
-  from = (rank + ranks - 1) % ranks;
+  const int distance = argc > 4 ? atoi(argv[4]) : 1;
+  to = (rank + distance) % ranks;
+  from = (rank + ranks - distance) % ranks;
   bytes = (size_t)atoi(argv[1]) << 20;
   pressure = malloc(bytes + 1);
   folder = argv[3];
