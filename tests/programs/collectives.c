@@ -184,7 +184,11 @@ static void compose(void* in, void* inout, int* count, MPI_Datatype* datatype) {
   }
 }
 
-typedef enum { SUM, LARGEST, COMPOSED, REALS } Kind;
+typedef enum { SUM, LARGEST, COMPOSED, REALS, PLACES } Kind;
+typedef struct {
+  double value;
+  int place;
+} Place; /* MPI_DOUBLE_INT: with a gap at its end */
 
 /* What the ranks `first` to `last` give for element i. Reals are folded from the last, in a scan from the first. */
 static void expected(Kind kind, int first, int last, int i, int scans, unsigned* pair, double* real) {
@@ -204,9 +208,25 @@ static void expected(Kind kind, int first, int last, int i, int scans, unsigned*
   *real = reals;
 }
 
+/* Few values, so that ranks have the same and the lowest must be named. */
+static double value_of_place(int of, int i) { return (double)((unsigned)value(of, 3, i) % 5) - 2; }
+
+static void check_place(const Place* got, int first, int last, int i, int count) {
+  int lowest = first;
+  for (int r = first + 1; r <= last; ++r) {
+    lowest = value_of_place(r, i) < value_of_place(lowest, i) ? r : lowest;
+  }
+  if (got->value != value_of_place(lowest, i) || got->place != lowest) {
+    fail(count, i, (unsigned)got->place, (unsigned)lowest);
+  }
+}
+
 static void put_operand(Kind kind, void* at, int i) {
   const unsigned x = (unsigned)value(rank, 3, i);
-  if (kind == REALS) {
+  if (kind == PLACES) {
+    ((Place*)at)[i].value = value_of_place(rank, i);
+    ((Place*)at)[i].place = rank;
+  } else if (kind == REALS) {
     ((double*)at)[i] = 1.0 / (double)(x + 1);
   } else if (kind == COMPOSED) {
     ((unsigned*)at)[2 * i] = x;
@@ -221,7 +241,9 @@ static void check_result(Kind kind, const void* at, int first, int last, int beg
     unsigned pair[2];
     double real;
     expected(kind, first, last, begin + i, strstr(doing, "can") != NULL, pair, &real);
-    if (kind == REALS) {
+    if (kind == PLACES) {
+      check_place((const Place*)at + i, first, last, begin + i, count);
+    } else if (kind == REALS) {
       const double got = ((const double*)at)[i], difference = got > real ? got - real : real - got;
       if (in_rank_order ? got != real : difference > 1e-12 * real) {
         fprintf(stderr, "rank %d: %s of %d: %a instead of %a\n", rank, doing, count, got, real);
@@ -239,7 +261,7 @@ static void check_result(Kind kind, const void* at, int first, int last, int beg
 }
 
 static void reductions(Kind kind, MPI_Datatype type, MPI_Op op, int count) {
-  const size_t wide = kind == REALS || kind == COMPOSED ? 8 : 4;
+  const size_t wide = kind == PLACES ? sizeof(Place) : kind == REALS || kind == COMPOSED ? 8 : 4;
   long calls = 0;
   for (int in_place = 0; in_place < 2; ++in_place) {
     const size_t room = ((size_t)count * (size_t)size + 64 * 64) * wide;
@@ -335,6 +357,7 @@ int main(int argc, char** argv) {
         parts_without_datatype();
         reductions(SUM, MPI_UNSIGNED, MPI_SUM, counts[index]);
         reductions(LARGEST, MPI_UNSIGNED, MPI_MAX, counts[index]);
+        reductions(PLACES, MPI_DOUBLE_INT, MPI_MINLOC, counts[index]);
         reductions(COMPOSED, pair, composition, counts[index]);
         reductions(REALS, MPI_DOUBLE, MPI_SUM, counts[index]);
       }

@@ -141,7 +141,9 @@ static void everything_at_once(int count, int step, int root, int way) {
   MPI_Ireduce_scatter_block(MPI_IN_PLACE, block, 1, MPI_INT, MPI_SUM, comm, &requests[used++]);
   MPI_Iscan(MPI_IN_PLACE, through, 2, MPI_INT, MPI_SUM, comm, &requests[used++]);
   MPI_Iexscan(&rank, &one, 1, MPI_INT, MPI_SUM, comm, &requests[used++]);
-  started += 4;
+  int place[2] = {rank % 2, rank}, lowest[2];
+  MPI_Iallreduce(place, lowest, 1, MPI_2INT, MPI_MINLOC, comm, &requests[used++]);
+  started += 5;
   MPI_Iexscan(own, before, count, MPI_INT, MPI_MAX, comm, &requests[used++]);
   started += all_served ? 1 : 0;
   if (step != 1) {
@@ -159,6 +161,10 @@ static void everything_at_once(int count, int step, int root, int way) {
   doing = "a message between", check(&ring[1], 0, 0, 0, 1);
   if (ring[1] != (rank + size - 1) % size || agreed != size * (size - 1) / 2) {
     fail(1, 0, ring[1], agreed);
+  }
+  doing = "MPI_Iallreduce of places";
+  if (lowest[0] != 0 || lowest[1] != 0) {
+    fail(1, 0, lowest[1], 0);
   }
   doing = "MPI_Ibcast", check(broadcast, root, 9, count, step);
   doing = "MPI_Iscatter", check(got, root, rank, count, 1);

@@ -95,7 +95,19 @@ static void all_on(MPI_Comm comm, const char* called) {
         fail("MPI_Allreduce in place", n, i, reals[i], (size - 1) * 0.5 + i);
       }
     }
-    staged += 2 * stages;
+    struct {
+      double value;
+      int place;
+    } mine = {(rank + n) % 3, rank}, lowest;
+    MPI_Allreduce(&mine, &lowest, 1, MPI_DOUBLE_INT, MPI_MINLOC, comm);
+    int expected = 0; /* the first of those that have the least */
+    for (int r = size - 1; r >= 0; --r) {
+      expected = (r + n) % 3 <= (expected + n) % 3 ? r : expected;
+    }
+    if (lowest.place != expected || lowest.value != (expected + n) % 3) {
+      fail("MPI_Allreduce of places", n, 0, lowest.place, expected);
+    }
+    staged += 3 * stages;
     /* The library's: a sum that depends on the order. */
     double half = 0.5 * rank, total = 0;
     MPI_Allreduce(&half, &total, 1, MPI_DOUBLE, MPI_SUM, comm);

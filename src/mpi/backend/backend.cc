@@ -257,6 +257,18 @@ bool is_integer(MPI_Datatype datatype) {
   return false;
 }
 
+/// Whether it is a number and its place.
+bool is_pair(MPI_Datatype datatype) {
+  const MPI_Datatype pairs[] = {MPI_FLOAT_INT,       MPI_DOUBLE_INT, MPI_LONG_INT,          MPI_2INT,    MPI_SHORT_INT,
+                                MPI_LONG_DOUBLE_INT, MPI_2REAL,      MPI_2DOUBLE_PRECISION, MPI_2INTEGER};
+  for (const MPI_Datatype pair : pairs) {
+    if (datatype == pair) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Whether it is one of the predefined operations on numbers.
 bool is_usual(MPI_Op op) {
   const MPI_Op usual[] = {MPI_MAX, MPI_MIN, MPI_LAND, MPI_BAND, MPI_LOR, MPI_BOR, MPI_LXOR, MPI_BXOR, MPI_SUM, MPI_PROD};
