@@ -32,7 +32,8 @@ lint: build
 bench: build
 	setup/system_packages.sh bench
 	build/venv/bin/python bench/run.py
-	build/venv/bin/headroom bench messages --mpi build/mpi/mpich --mpi build/mpi/openmpi
+	build/venv/bin/headroom bench messages --mpi build/mpi/mpich --mpi build/mpi/openmpi --json build/messages.json
+	build/venv/bin/python bench/goals.py build/messages.json
 	build/venv/bin/headroom bench paging --mpi build/mpi/mpich
 
 soak: build

@@ -44,6 +44,7 @@ Figures = dict[tuple[str, int], float]
 
 class Row(NamedTuple):
     mpi: str
+    group: str
     ranks: int
     what: str
     bytes: int
@@ -118,7 +119,7 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
         if group == "work":
             others["ideal"] = 1000.0 * ranks / min(ranks, cores)
         noise = again[key] / plain[0][key]
-        rows.append(Row(prefix.name, ranks, *key, best, under_headroom, best / under_headroom, noise, others))
+        rows.append(Row(prefix.name, group, ranks, *key, best, under_headroom, best / under_headroom, noise, others))
     return rows
 
 
