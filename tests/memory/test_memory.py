@@ -193,6 +193,20 @@ def test_ranks_that_wait_for_single_pages_lend_their_slots(slots, mpi, tmp_path)
     assert run.report["most_slots_held"] == 1
 
 
+@pytest.mark.parametrize("direct", ["on", "off"])
+def test_ranks_that_look_again_and_again_give_way(mpi, direct, tmp_path):
+    """By every call that looks for a message without waiting, the library's own too: they count as blocked."""
+    ranks, each, rounds = 4, 48, 7
+    command = [compile_program(mpi, "polling_rounds.c"), each, rounds]
+    run = headroom_run(command, tmp_path, before=mpi.command(ranks), memory="96M", slots=1, mode="turns", direct=direct)
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    assert run.total("messages_direct") == (ranks * rounds - 1 if direct == "on" else 0)
+    assert run.total("turns") >= ranks * (rounds - 1)
+    assert run.total("turns_overdue") == 0  # nobody got on only because he had waited too long
+    assert run.report["most_slots_held"] == 1
+    run.assert_paged(ranks * each * MIB, 96 * MIB)
+
+
 def test_what_ranks_jump_about_in_is_read_whole_if_it_fits_for_one_at_a_time(mpi, tmp_path):
     """They touch half of their pages in a turn, in no order: page for page that takes longer than to read all."""
     program = compile_program(mpi, "hot_memory.c")
