@@ -14,13 +14,13 @@ static unsigned pick(unsigned below) {
 
 enum { ATOMS = 9 };
 /* Plain Open MPI 5.0.11 packs overlapping parts and complex numbers of 16 bytes differently from how it sends them, in 1 of 300
-   such datatypes; MPICH does not, and agrees with Headroom about the same ones. */
+   such datatypes; MPICH does not, and agrees with Headroom about the same ones. It also refuses to spread an array of some. */
 #ifdef OPEN_MPI
 #define ANOTHER_BASIC MPI_LONG_LONG
-enum { kPacksOverlaps = 0 };
+enum { kPacksOverlaps = 0, kSpreadsAnything = 0 };
 #else
 #define ANOTHER_BASIC MPI_C_DOUBLE_COMPLEX
-enum { kPacksOverlaps = 1 };
+enum { kPacksOverlaps = 1, kSpreadsAnything = 1 };
 #endif
 
 /* A basic datatype, or several: the same ones for the same `kind`, with gaps as it happens. */
@@ -91,7 +91,7 @@ static MPI_Datatype random_type(int depth, unsigned kind, int overlaps) {
   (void)large_counts;
 #define MADE(plain, large) (plain)
 #endif
-  switch (pick(depth == 1 ? 12 : 11)) {
+  switch (pick(depth == 1 || kSpreadsAnything ? 12 : 11)) {
     case 0:
       MADE(MPI_Type_contiguous(count, old, &made), MPI_Type_contiguous_c(count, old, &made));
       break;
@@ -134,9 +134,20 @@ static MPI_Datatype random_type(int depth, unsigned kind, int overlaps) {
       break;
     }
     case 11: {
-      const int sizes[2] = {4 + (int)pick(4), 4}, kinds[2] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC};
-      const int arguments[2] = {MPI_DISTRIBUTE_DFLT_DARG, 1}, grid[2] = {2, 2};
-      MPI_Type_create_darray(4, (int)pick(4), 2, sizes, kinds, arguments, grid, MPI_ORDER_C, old, &made);
+      const int sizes[3] = {1 + (int)pick(7), 1 + (int)pick(9), 1 + (int)pick(4)}, grid[3] = {2, 3, 1};
+      int kinds[3], arguments[3];
+      for (int i = 0; i < 3; ++i) {
+        const int distributed = i < 2, cyclic = pick(2) == 0, by_default = pick(2) == 0;
+        kinds[i] = !distributed ? MPI_DISTRIBUTE_NONE : cyclic ? MPI_DISTRIBUTE_CYCLIC : MPI_DISTRIBUTE_BLOCK;
+        const int least = cyclic ? 1 : (sizes[i] + grid[i] - 1) / grid[i]; /* blocks must hold all of it */
+        arguments[i] = by_default || !distributed ? MPI_DISTRIBUTE_DFLT_DARG : least + (int)pick(2);
+      }
+      const int place = (int)pick(6), c_order = pick(2) ? MPI_ORDER_C : MPI_ORDER_FORTRAN;
+#if MPI_VERSION >= 4
+      const MPI_Count long_sizes[3] = {sizes[0], sizes[1], sizes[2]};
+#endif
+      MADE(MPI_Type_create_darray(6, place, 3, sizes, kinds, arguments, grid, c_order, old, &made),
+           MPI_Type_create_darray_c(6, place, 3, long_sizes, kinds, arguments, grid, c_order, old, &made));
       break;
     }
     default:
