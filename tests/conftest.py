@@ -98,6 +98,13 @@ class Run:
     def total(self, counter: str) -> int:
         return sum(report["total"][counter] for report in self.reports)
 
+    def assert_each_message_went_one_way(self) -> None:
+        """Nothing is counted twice, and nothing that was sent and received is counted nowhere."""
+        sent = self.total("messages_direct") + self.total("messages_collective")
+        assert sent == sum(self.total(f"messages_{way}") for way in ("inline", "fetched", "aside", "streamed"))
+        long_bytes = sum(self.total(f"messages_{way}_bytes") for way in ("fetched", "aside", "streamed"))
+        assert self.total("messages_long_bytes") == long_bytes
+
     @property
     def footprint(self) -> int:
         """What its processes had at most, each at its own time: in the arena, and what counts outside it."""

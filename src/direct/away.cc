@@ -67,6 +67,8 @@ void Endpoint::acknowledge(RecordHeader* record, int member) {
     node::take(*session_->ledger, *session_->self,
                static_cast<int64_t>(transfer.bytes));  // whatever the budget: nobody may hang
     transfer.aside = memory_.offset_of(piece);
+    trace::count_alone(trace::Counter::kMessagesAside);
+    trace::count_alone(trace::Counter::kMessagesAsideBytes, transfer.bytes);
     transfer.state.store(TransferState::kAcknowledged, std::memory_order_release);
   }
   wake(member);

@@ -234,6 +234,7 @@ void Endpoint::end_fetch(RecordHeader* record, const Content& into, int member) 
     }
     if (has_sharing(transfer) && sharing_of(record).shared.load(std::memory_order_relaxed) != 0) {
       trace::count_alone(Counter::kMessagesShared);
+      trace::count_alone(Counter::kMessagesSharedBytes, bytes);
     }
   }
   // release: the sender may write its memory again when it sees this.

@@ -176,7 +176,6 @@ bool Endpoint::begin_stream(Sending& sending) {
   sending.streams = true;
   sending.next = streams_out_;
   streams_out_ = &sending;
-  trace::count_alone(Counter::kMessagesStreamed);
   return true;
 }
 
@@ -211,6 +210,7 @@ void Endpoint::set_stream_aside(Sending& sending) {
   sending.reserved = true;
   memory_.release(ring, kRingBytes);
   end_stream(sending);
+  trace::count_alone(Counter::kMessagesAsideStreams);
   transfer.state.store(TransferState::kAside, std::memory_order_release);
 }
 
@@ -283,12 +283,14 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
       // as if it were in shared memory
     } else if (set_aside(*sending)) {
       transfer.state.store(TransferState::kAside, std::memory_order_relaxed);
+      trace::count_alone(Counter::kMessagesAsideAtOnce);
     } else if (!begin_stream(*sending)) {
       let_go(layout_of(content), memory_);
       give_to(free_sendings_, sending);
       return SendOutcome::kNoMemory;
     }
   }
+  trace::count_alone(Counter::kMessagesLongBytes, content.bytes);
   ChannelWriter::keep(record);
   writers_[member].publish(record, RecordKind::kTransfer);
   wake(member);
@@ -353,9 +355,12 @@ bool Endpoint::is_over(Sending* sending) {
   }
   if (sending->streams) {
     end_stream(*sending);
+    trace::count_alone(Counter::kMessagesStreamed);
+    trace::count_alone(Counter::kMessagesStreamedBytes, sending->content.bytes);
   }
   if (sending->helped) {
     trace::count_alone(Counter::kMessagesHelped);
+    trace::count_alone(Counter::kMessagesHelpedBytes, sending->content.bytes);
   }
   if (sending->copied_aside) {
     trace::count_alone(Counter::kMessagesAside);

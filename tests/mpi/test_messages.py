@@ -94,6 +94,7 @@ def test_every_call_while_memory_is_short(mpi, short, tmp_path):
     run, count = messages(mpi, short.ranks, tmp_path, "calls", short.each, 0, 14, **short.settings)
     assert run.total("messages_direct") == count == short.ranks * (SIZES * 12 * 8 // 14 + SIZES * 2 + 3)
     assert run.total("messages_fetched") > 0 and run.total("messages_aside") > 0
+    run.assert_each_message_went_one_way()
     assert run.total("blocks_brought_for_messages") > 0
     short.assert_paged(run)
 
