@@ -1,12 +1,11 @@
 """The settings, from the same table as the library's (settings.toml), as options and environment variables."""
 
 import os
-import tomllib
 from collections.abc import Callable
-from importlib import resources
-from pathlib import Path
 
 import click
+
+from headroom.tables import read_table
 
 
 class Bytes(click.ParamType):
@@ -34,11 +33,7 @@ def parse_bytes(text: str) -> int | None:
 
 
 def table() -> list[dict]:
-    packaged = resources.files("headroom") / "settings.toml"
-    if packaged.is_file():
-        return tomllib.loads(packaged.read_text())["setting"]
-    # An editable installation runs from the source tree.
-    return tomllib.loads((Path(__file__).parents[2] / "src/base/settings.toml").read_text())["setting"]
+    return read_table("base/settings.toml")["setting"]
 
 
 def environment_name(setting: dict) -> str:
