@@ -1,4 +1,7 @@
-"""`headroom top`: the jobs of this node that run under Headroom, live: who computes or waits, what is resident, what moves."""
+"""`headroom top`: the jobs of this node that run under Headroom, live: who computes or waits, what is resident, what moves.
+
+Messages are those that bypass the MPI library, of collectives too, and one-sided calls, counted by who sends, puts or gets.
+"""
 
 import json
 import subprocess
@@ -11,8 +14,9 @@ import psutil
 from headroom.run import library_path
 
 MIB = 1 << 20
+MOVING = ("read", "written", "faults", "waited_ns", "messages", "message_bytes")
 STATES = ["computes", "waits in MPI", "waits for its turn"]
-BAR = 20
+BAR = 12
 
 
 def jobs() -> dict[str, int]:
@@ -44,9 +48,7 @@ def _rates(now: dict, before: dict | None) -> dict[int, dict]:
     rates = {}
     for member in now["members"]:
         last = earlier.get(member["pid"], member)
-        rates[member["pid"]] = {
-            name: (member[name] - last[name]) / passed for name in ("read", "written", "faults", "waited_ns")
-        }
+        rates[member["pid"]] = {name: (member[name] - last[name]) / passed for name in MOVING}
     return rates
 
 
@@ -60,7 +62,8 @@ def lines(pid: int, now: dict, before: dict | None) -> list[str]:
         head += f", {now['held']} of {now['slots']} slots held"
     shown = [
         head,
-        f"  {'rank':>5} {'':<18} {'':<{BAR}} {'resident':>12} {'read':>12} {'written':>12} {'faults':>9} {'waits':>7}",
+        f"  {'rank':>5} {'':<18} {'':<{BAR}} {'resident':>12} {'read':>12} {'written':>12} {'faults':>9} {'waits':>6} "
+        f"{'messages':>11} {'content':>12}",
     ]
     rates = _rates(now, before)
     for member in sorted(now["members"], key=lambda each: (each["rank"] < 0, each["rank"])):
@@ -69,7 +72,8 @@ def lines(pid: int, now: dict, before: dict | None) -> list[str]:
         shown.append(
             f"  {member['rank'] if member['rank'] >= 0 else '-':>5} {STATES[member['state']]:<18} {'█' * filled:<{BAR}} "
             f"{member['resident'] / MIB:>8.0f} MiB {rate['read'] / MIB:>6.0f} MiB/s {rate['written'] / MIB:>6.0f} MiB/s "
-            f"{rate['faults']:>7.0f}/s {rate['waited_ns'] / 1e9:>7.0%}"
+            f"{rate['faults']:>7.0f}/s {rate['waited_ns'] / 1e9:>6.0%} {rate['messages']:>9.0f}/s "
+            f"{rate['message_bytes'] / MIB:>6.0f} MiB/s"
         )
     return shown
 

@@ -51,6 +51,17 @@ unsigned long long counted(const Member& member, Counter counter) {
   return member.counters[static_cast<int>(counter)].load(std::memory_order_relaxed);
 }
 
+/// Past the MPI library: messages of the program and of its collectives, and one-sided calls.
+unsigned long long messages(const Member& member) {
+  return counted(member, Counter::kMessagesDirect) + counted(member, Counter::kMessagesCollective) +
+         counted(member, Counter::kPutsDirect) + counted(member, Counter::kGetsDirect) + counted(member, Counter::kFoldsDirect);
+}
+
+unsigned long long message_bytes(const Member& member) {
+  return counted(member, Counter::kMessagesDirectBytes) + counted(member, Counter::kMessagesCollectiveBytes) +
+         counted(member, Counter::kOneSidedBytes);
+}
+
 /// Prints the ledger; how many processes of the node are alive.
 int print(const Ledger& ledger) {
   timespec now = {};
@@ -68,14 +79,13 @@ int print(const Ledger& ledger) {
     }
     printf(
         "%s{\"rank\": %d, \"pid\": %d, \"state\": %u, \"resident\": %lld, \"outside\": %lld, \"allocated\": %llu, \"read\": "
-        "%llu, "
-        "\"written\": %llu, \"faults\": %llu, \"waited_ns\": %llu}",
+        "%llu, \"written\": %llu, \"faults\": %llu, \"waited_ns\": %llu, \"messages\": %llu, \"message_bytes\": %llu}",
         alive == 0 ? "" : ", ", member.rank.load(std::memory_order_relaxed), member.pid.load(std::memory_order_relaxed),
         member.run_state.load(std::memory_order_relaxed),
         static_cast<long long>(member.reserved_bytes.load(std::memory_order_relaxed)),
         static_cast<long long>(member.other_bytes.load(std::memory_order_relaxed)), counted(member, Counter::kAllocatedBytes),
         counted(member, Counter::kBytesRead), counted(member, Counter::kBytesWritten), counted(member, Counter::kFaults),
-        counted(member, Counter::kStorageWaitNs));
+        counted(member, Counter::kStorageWaitNs), messages(member), message_bytes(member));
     ++alive;
   }
   printf("]}\n");
