@@ -68,7 +68,7 @@ def test_trace_of_a_run_in_turns(mpi, tmp_path):
     assert drawn.returncode == 0, drawn.stderr
     assert "waited for storage" in drawn.stdout or "for their turn" in drawn.stdout
     page = (folder / "report.html").read_text()
-    assert page.count("<svg") == 6 and "main, rounds.c:" in page and "rank 3" in page
+    assert page.count("<svg") == 8 and "main, rounds.c:" in page and "rank 3" in page
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from headroom.report.advice import advise, shares
+from headroom.report.messages import figures, has_messages
 from headroom.report.trace import read_run
 
 
@@ -15,7 +16,9 @@ from headroom.report.trace import read_run
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="the page [default: DIRECTORY/report.html]")
 @click.option("--measure/--no-measure", default=True, help="whether to measure what the storage can do, for a second or two")
-@click.option("--json", "as_json", is_flag=True, help="print where the time went and the advice as JSON; draw nothing")
+@click.option(
+    "--json", "as_json", is_flag=True, help="print where the time and the messages went and the advice as JSON; draw nothing"
+)
 def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -> None:
     """Draw the run whose trace is in DIRECTORY.
 
@@ -39,6 +42,7 @@ def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -
                 "node": node.name,
                 "time": shares(node),
                 "storage": limits.get(node.name, {}),
+                "messages": figures(node) if has_messages(node) else {},
                 "advice": advise(node, limits.get(node.name, {})),
             }
             for node in nodes

@@ -1,5 +1,6 @@
 """What a run's figures mean, in words: at most a handful of sentences, the most costly first."""
 
+from headroom.report.messages import advise_on_messages
 from headroom.report.trace import COMPUTES, READY, Node, Process
 
 MIB = 1 << 20
@@ -36,9 +37,13 @@ def shares(node: Node) -> dict[str, float]:
 
 
 def advise(node: Node, limit: dict[str, float]) -> list[str]:
-    total = node.figures.get("total", {})
-    if not total:
+    if not node.figures.get("total"):
         return ["The run left no figures (it was killed, or is still running): only the drawings tell about it."]
+    return _advise_on_memory(node, limit) + advise_on_messages(node)
+
+
+def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
+    total = node.figures["total"]
     said: list[tuple[float, str]] = []
     where = shares(node)
     budget = node.figures["budget_bytes"]

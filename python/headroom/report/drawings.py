@@ -10,6 +10,7 @@ from matplotlib import colormaps
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from headroom.report import messages
 from headroom.report.trace import COMPUTES, READY, Node, Process
 
 MIB = 1 << 20
@@ -18,6 +19,15 @@ DARK = {"ink": "#e6edf3", "faint": "#3d444d", "paper": "none"}
 # Told apart by people who do not see all colours, too.
 READS, WRITES, LIMIT = "#0072b2", "#d55e00", "#999999"
 RUNS, WAITS_FOR_TURN, BUDGET = "#009e73", "#e69f00", "#cc3311"
+WAYS = {
+    "in one record": "#56b4e9",
+    "fetched": "#0072b2",
+    "attached": "#cc79a7",
+    "copied aside": "#d55e00",
+    "streamed": "#e69f00",
+    "one-sided": "#009e73",
+    "the MPI library's": LIMIT,
+}
 MOST_STACKED = 16  # processes; beyond, all in one
 BINS = 200
 COLUMNS = 1200
@@ -156,6 +166,51 @@ def storage(node: Node, limit: dict[str, float]) -> str:
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):.0f}"))
     _legend(axes)
+    return as_svg(figure)
+
+
+def _in_units(most: float, units: tuple[str, ...], step: int) -> tuple[str, int]:
+    """The unit in which `most` has few digits, and how many of the first one it is."""
+    factor, chosen = 1, units[0]
+    for unit in units[1:]:
+        if most < 2 * factor * step:
+            break
+        factor, chosen = factor * step, unit
+    return chosen, factor
+
+
+def _draw_ways(axes, lengths: dict[str, list[int]], units: tuple[str, ...], step: int) -> None:
+    """A bar for each rank, its parts one behind the other."""
+    unit, factor = _in_units(max(map(sum, zip(*lengths.values(), strict=True))), units, step)
+    begins = [0.0] * len(next(iter(lengths.values())))
+    for way, counted in lengths.items():
+        scaled = [length / factor for length in counted]
+        axes.barh(range(len(begins)), scaled, 0.76, left=begins, color=WAYS[way], label=way)
+        begins = [begin + length for begin, length in zip(begins, scaled, strict=True)]
+    axes.set_xlabel(unit)
+    axes.set_xlim(0, max(begins) * 1.03 or 1)
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=factor == 1))
+    axes.grid(axis="x", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+
+
+def message_ways(node: Node) -> str:
+    """How many messages went which way, and how much content, rank by rank; beyond MOST_STACKED, all in one."""
+    ranks = messages.ranks_of(node)
+    rows = [(f"rank {rank['rank']}", messages.ways(rank)) for rank in ranks]
+    if len(rows) > MOST_STACKED:
+        rows = [(f"{len(ranks)} ranks", messages.ways(node.figures["total"]))]
+    used = messages.ways_used(node)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 1.1 + 0.32 * len(rows)), sharey=True, layout="constrained")
+    figure.get_layout_engine().set(wspace=0.07)
+    numbers = {way: [shown[way][0] for _, shown in rows] for way in used}
+    contents = {way: [shown[way][1] or 0 for _, shown in rows] for way in used}
+    _draw_ways(left, numbers, ("messages", "thousand messages", "million messages"), 1000)
+    _draw_ways(right, contents, ("bytes", "KiB", "MiB", "GiB"), 1024)
+    left.set_yticks(range(len(rows)), [name for name, _ in rows])
+    left.set_ylim(len(rows) - 0.4, -0.6)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=7, handlelength=1.4, columnspacing=1.4)
     return as_svg(figure)
 
 

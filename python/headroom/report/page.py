@@ -3,7 +3,7 @@
 import html
 from pathlib import Path
 
-from headroom.report import sites
+from headroom.report import messages, sites
 from headroom.report.advice import advise, seconds_in, shares, waited_for_storage
 from headroom.report.trace import BLOCKED, COMPUTES, READY, Node
 
@@ -20,6 +20,7 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem;
   margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
 h1 + p { color: var(--soft); margin: .2rem 0; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .7rem; margin: 1rem 0; }
 .facts div { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .8rem; }
@@ -30,6 +31,11 @@ svg { width: 100%; height: auto; display: block; } svg text { font-family: syste
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; } th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+td { white-space: pre; } td:first-child { white-space: normal; min-width: 6rem; }
+.said td { white-space: nowrap; } .said td:last-child { white-space: normal; min-width: 20rem; }
+.said td:last-child { color: var(--soft); font-size: .85rem; }
+.said td:first-child, .said td:last-child, .said th:last-child { text-align: left; }
+.said tbody + tbody::before { content: ""; display: block; height: .6rem; }
 .wide { overflow-x: auto; } summary { cursor: pointer; color: var(--soft); }
 """
 
@@ -41,12 +47,18 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    def line(cells: list[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+def line(cells: list[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
+
+def table(header: list[str], rows: list[list[str]]) -> str:
     body = "".join(line(row, "td") for row in rows)
     return f'<div class="wide"><table><thead>{line(header, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+def cards(shown: list[tuple[str, str]]) -> str:
+    """Figures to be seen at a glance, and what they are."""
+    return '<div class="facts">' + "".join(f"<div><b>{value}</b><span>{what}</span></div>" for value, what in shown) + "</div>"
 
 
 def facts(node: Node) -> str:
@@ -63,7 +75,7 @@ def facts(node: Node) -> str:
             (f"{total['faults']}", "page faults served"),
             (f"{shares(node)['waiting for storage']:.0%}", "of the time waiting for storage"),
         ]
-    return '<div class="facts">' + "".join(f"<div><b>{value}</b><span>{what}</span></div>" for value, what in shown) + "</div>"
+    return cards(shown)
 
 
 def times(node: Node) -> str:
@@ -93,6 +105,75 @@ def allocation_sites(node: Node, names: dict) -> str:
         for where, faults, waited, allocated in sites.by_site(node, names)[:MOST_SITES]
     ]
     return table(["allocated in", "allocated, in all", "faults from storage", "waited"], rows)
+
+
+def message_cards(node: Node) -> str:
+    total = node.figures["total"]
+    queue, rank = messages.longest_queue(node)
+    windows = total["windows_direct"] + total["windows_passed"]
+    past_the_library = (
+        (total["messages_direct"], messages.all_messages(total), "messages"),
+        (total["collectives_direct"], messages.all_calls(total), "calls of collectives"),
+        (total["windows_direct"], windows, "windows, counted by each rank,"),
+    )
+    shown = [(f"{direct}", f"of {whole} {what} bypassed the MPI library") for direct, whole, what in past_the_library if whole]
+    shown += [
+        (size(total["messages_direct_bytes"] + total["messages_collective_bytes"]), "in these messages and collectives"),
+        (f"{total['messages_aside']}", "messages copied aside"),
+        (f"{total['blocks_brought_for_messages']}", "blocks brought in to be sent"),
+        (f"{queue}", "longest queue of messages not asked for" + (f", rank {rank}" if queue else "")),
+        (f"{total['direct_sleeps']} / {total['bells_rung']}", "sleeps of waiting ranks / bells rung"),
+    ]
+    return cards(shown)
+
+
+def message_ways(node: Node) -> str:
+    """How many messages of each rank went which way, and who copied."""
+    total, used = node.figures["total"], messages.ways_used(node)
+    if not used:
+        return ""
+
+    def cell(number: int, content: int | None) -> str:
+        return "" if number == 0 else f"{number}" + (f"\n{size(content)}" if content is not None else "")
+
+    def row(name: str, counted: dict) -> list[str]:
+        shown = messages.ways(counted)
+        return [name, *(cell(*shown[way]) for way in used)]
+
+    rows = [row("all ranks", total), *(row(f"rank {rank['rank']}", rank) for rank in messages.ranks_of(node))]
+    copied = messages.copied_by(total)
+    whole = sum(content for _, content in copied.values()) or 1
+    by = [[who, f"{number}", size(content), f"{content / whole:.0%}"] for who, (number, content) in copied.items() if number]
+    return (
+        "<p>Each message is shown at the rank that counted it: its receiver where it was fetched or attached, else its sender. "
+        "What those of the MPI library contain is not counted.</p>"
+        + table(["", *used], rows)
+        + (("<h3>Who copied</h3>" + table(["", "messages", "content", "of all"], by)) if by else "")
+    )
+
+
+def message_counters(node: Node) -> str:
+    """What is counted of messages, with what it means in the words of the table of counters."""
+    total, meanings = messages.in_all(node), messages.meanings()
+    groups = []
+    for group, names in messages.GROUPS.items():
+        rows = []
+        for name in names:
+            number, content = messages.number(total, name), messages.content(total, name)
+            if number or content:
+                shown = ["" if number is None else f"{number}", "" if content is None else size(content)]
+                rows.append(line([name, *shown, meanings[name]], "td"))
+        if rows:
+            groups.append(f"<tbody>{line([group, 'number', 'content', 'what is counted'], 'th')}{''.join(rows)}</tbody>")
+    return f'<div class="wide"><table class="said">{"".join(groups)}</table></div>'
+
+
+def message_section(node: Node, drawn: str) -> str:
+    """Empty if the run had no messages."""
+    if not messages.has_messages(node):
+        return ""
+    parts = ["<h2>Messages</h2>", message_cards(node), drawn, message_ways(node), "<h3>All that is counted of messages</h3>"]
+    return "\n".join([*parts, message_counters(node)])
 
 
 def counters(node: Node) -> str:
@@ -129,6 +210,7 @@ def section(node: Node, drawn: dict[str, dict[str, str]], names: dict, limit: di
         picture("storage"),
         "<h2>Where the time went</h2>",
         times(node),
+        message_section(node, picture("messages") if "messages" in drawn else ""),
         "<h2>Memory that had to be waited for, by who allocated it</h2>",
         allocation_sites(node, names),
         counters(node),
@@ -150,6 +232,8 @@ def write_page(nodes: list[Node], limits: dict[str, dict], path: Path) -> None:
             "turns": drawings.in_both_themes(drawings.turns, node),
             "storage": drawings.in_both_themes(drawings.storage, node, limit),
         }
+        if messages.has_messages(node) and messages.ways_used(node):
+            drawn["messages"] = drawings.in_both_themes(drawings.message_ways, node)
         sections.append(section(node, drawn, names, limit))
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
