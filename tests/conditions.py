@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headroom import doctor
+from headroom import doctor, machine
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 HEADROOM = BUILD / "venv/bin/headroom"
@@ -53,6 +53,11 @@ def no_large_pages() -> str | None:
     return no_root() or old or cannot_use(doctor.offers_huge_pages)()
 
 
+def little_memory() -> str | None:
+    free = machine.free_bytes() >> 20
+    return None if free >= 5 << 10 else f"{free} MiB are free"
+
+
 def no_core_files() -> str | None:
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     return None if pattern.startswith("core") else f"core dumps go elsewhere: {pattern}"
@@ -71,6 +76,7 @@ LACKS = {
     "the engine userfaultfd": cannot_use(lambda: doctor.offers_userfaultfd().serves_kernel),
     "the engine userfaultfd-user": cannot_use(lambda: doctor.offers_userfaultfd().in_user_mode),
     "core files": no_core_files,
+    "5 GiB of memory": little_memory,
     "huge pages": cannot_use(doctor.offers_huge_pages),
     "files with large pages": no_large_pages,
     "Intel MPI": lambda: None if (BUILD / "mpi/intel/bin/mpiexec").exists() else "there is none for this processor",
