@@ -161,10 +161,14 @@ bool try_lock(WindowControl& control, bool exclusive) {
   return true;
 }
 
-void mark_waiting(WindowControl& control, int member) {
+bool lock_or_mark(WindowControl& control, bool exclusive, int member) {
+  if (try_lock(control, exclusive)) {
+    return true;
+  }
   // seq_cst: pairs with unlock(), which frees the lock first and looks at the marks then.
   control.waiting[member / 64].fetch_or(uint64_t{1} << member % 64, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  return try_lock(control, exclusive);
 }
 
 void unlock(Endpoint& endpoint, WindowControl& control, bool exclusive) {
@@ -196,7 +200,9 @@ WindowFunctions window_functions() {
     count(endpoint(), Counter::kFoldsDirect, there.bytes);
   };
   functions.try_lock = try_lock;
-  functions.mark_waiting = [](WindowControl& control) { mark_waiting(control, pager::session().index); };
+  functions.lock_or_mark = [](WindowControl& control, bool exclusive) {
+    return lock_or_mark(control, exclusive, pager::session().index);
+  };
   functions.unlock = [](WindowControl& control, bool exclusive) { unlock(endpoint(), control, exclusive); };
   functions.wake = [](int member) { endpoint().wake(member); };
   functions.span = span_of;

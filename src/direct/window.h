@@ -83,9 +83,29 @@ void fold(Endpoint& endpoint, const WindowPart& part, const Content& there, cons
 
 /// Takes the lock if it is free.
 bool try_lock(WindowControl& control, bool exclusive);
-/// Before another try_lock() and a wait: this process is rung when the lock may be free.
-void mark_waiting(WindowControl& control, int member);
+/// The same, or `member`, this process, is rung when the lock may be free.
+bool lock_or_mark(WindowControl& control, bool exclusive, int member);
 void unlock(Endpoint& endpoint, WindowControl& control, bool exclusive);
+
+/// Rank `target` of the window, whose call this is, exposes its part to the owner of `origin`; whether it has done so once more
+/// than `used` times.
+inline void count_posted(WindowControl& origin, int target) {
+  // release: what the target has written in its part is there for the origin. Pairs with was_posted().
+  origin.counts[target].posted.fetch_add(1, std::memory_order_release);
+}
+inline bool was_posted(const WindowControl& origin, int target, uint32_t used) {
+  return origin.counts[target].posted.load(std::memory_order_acquire) != used;
+}
+
+/// Rank `origin`, whose call this is, has done with the part of the owner of `target`; whether it has said so once more than
+/// `concluded` times.
+inline void count_completed(WindowControl& target, int origin) {
+  // release: what the origin has put is there for the target. Pairs with was_completed().
+  target.counts[origin].completed.fetch_add(1, std::memory_order_release);
+}
+inline bool was_completed(const WindowControl& target, int origin, uint32_t concluded) {
+  return target.counts[origin].completed.load(std::memory_order_acquire) != concluded;
+}
 
 /// Windows for those who do not link with them: the MPI backends. As above, of this process's endpoint.
 struct WindowFunctions {
@@ -98,7 +118,7 @@ struct WindowFunctions {
   void (*get)(const WindowPart& part, const Content& there, const Content& into);
   void (*fold)(const WindowPart& part, const Content& there, const Content* from, const Content* before, const Fold& how);
   bool (*try_lock)(WindowControl& control, bool exclusive);
-  void (*mark_waiting)(WindowControl& control);
+  bool (*lock_or_mark)(WindowControl& control, bool exclusive);
   void (*unlock)(WindowControl& control, bool exclusive);
   void (*wake)(int member);
   Span (*span)(const Content& content);
