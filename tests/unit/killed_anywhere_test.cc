@@ -1,70 +1,32 @@
 // A process that is killed at some instruction of the protocol of messages: the other one gets whole messages or learns of the
-// loss; it never gets wrong content and never hangs. Content lies outside evictable memory here (endpoint_fixture.h).
-//
-// The victim steps itself: while the processor's trap flag is set each instruction raises SIGTRAP, whose handler counts, and
-// kills the process at the chosen one. A first run without a death counts the instructions. Only x86-64 has the flag.
+// loss; it never gets wrong content and never hangs. Content lies outside evictable memory here (endpoint_fixture.h); in it:
+// killed_evictable_test.cc.
 #if defined(__x86_64__)
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <ucontext.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "base/settings.h"
 #include "base/system_calls.h"
 #include "direct/attach.h"
 #include "endpoint_fixture.h"
+#include "stepping.h"
 #include "trace/counters.h"
 
 namespace headroom::direct {
 namespace {
 
+using test::kNobody;
+using test::steps;
 using trace::Counter;
 
-constexpr uint64_t kTrapFlag = 0x100;
 constexpr int kWrong = 77;
 constexpr int kOtherPath = 78;
 constexpr int kSawLoss = 3;
 constexpr int kEndedByHeadroom = 2;
-constexpr long kNobody = -1;
-
-struct Steps {
-  std::atomic<long> taken;
-  std::atomic<long> killed_at;
-};
-Steps* steps = nullptr;  // shared with the victim
-
-/// Bytes that one instruction copies (rep movsb) would each be a step.
-void copy_at_once(ucontext_t& context) {
-  greg_t* const registers = context.uc_mcontext.gregs;
-  const auto* code = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
-  if (code[0] == 0xf3 && code[1] == 0xa4) {
-    const auto bytes = static_cast<size_t>(registers[REG_RCX]);
-    memmove(reinterpret_cast<void*>(registers[REG_RDI]), reinterpret_cast<const void*>(registers[REG_RSI]), bytes);
-    registers[REG_RDI] += registers[REG_RCX];
-    registers[REG_RSI] += registers[REG_RCX];
-    registers[REG_RCX] = 0;
-    registers[REG_RIP] += 2;
-  }
-}
-
-void on_step(int, siginfo_t*, void* context) {
-  copy_at_once(*static_cast<ucontext_t*>(context));
-  if (steps->taken.fetch_add(1, std::memory_order_relaxed) + 1 == steps->killed_at.load(std::memory_order_relaxed)) {
-    kill(getpid(), SIGKILL);
-  }
-}
-void begin_stepping() {
-  struct sigaction action = {};
-  action.sa_sigaction = on_step;
-  action.sa_flags = SA_SIGINFO;
-  sigaction(SIGTRAP, &action, nullptr);
-  __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() | kTrapFlag);
-}
-void end_stepping() { __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() & ~kTrapFlag); }
 
 struct Scenario {
   const char* name;
@@ -109,15 +71,15 @@ class KilledAnywhere : public Endpoints, public ::testing::WithParamInterface<st
         wait_for_sender(side);
       }
       if (side == victim() && number == scenario().before) {
-        begin_stepping();
+        test::begin_stepping();
       }
       if (side == victim() && number == end_of_steps) {
-        end_stepping();
+        test::end_stepping();
       }
       side == 0 ? send_one(number, contents[number], number == end_of_steps) : receive_one(number, contents[number]);
     }
     if (side == victim()) {
-      end_stepping();
+      test::end_stepping();
     }
     ledger->members[side].state.store(static_cast<uint32_t>(node::MemberState::kLeft));
     _exit(side == scenario().counts && trace::counted(scenario().counter) == counted_before ? kOtherPath : 0);
@@ -220,7 +182,7 @@ class KilledAnywhere : public Endpoints, public ::testing::WithParamInterface<st
 TEST_P(KilledAnywhere, TheOtherOneGetsWholeMessagesOrLearnsOfIt) {
   setenv("HEADROOM_ATTACH", scenario().attaches ? "auto" : "off", 1);
   base::load_settings();
-  steps = static_cast<Steps*>(mmap(nullptr, sizeof(Steps), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  test::open_steps();
   ASSERT_EQ(0, survive(kNobody));
   const long all = steps->taken;
   ASSERT_GT(all, 100);
@@ -246,7 +208,7 @@ TEST_P(KilledAnywhere, TheOtherOneGetsWholeMessagesOrLearnsOfIt) {
   if (victim() == 0 || !scenario().late) {  // a sender that is not waited for has ended before
     EXPECT_GT(ends_seen[kSawLoss] + ends_seen[kEndedByHeadroom], 0) << scenario().name;
   }
-  munmap(steps, sizeof(Steps));
+  test::close_steps();
 }
 
 // Records of 8 bytes are half a line each, but for the first two.
