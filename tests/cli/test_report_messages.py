@@ -125,7 +125,8 @@ def test_no_section_without_messages(tmp_path):
         ),
         ("forbidden 99", "forbidden 100", r"^100 of 100 messages were left to the MPI library since MPI forbids the arguments"),
         ("sum 49", "sum 50", r"^100 of 100 collectives were left .* on this node; reductions .*--reductions direct"),
-        ("stack 99", "stack 100", r"^100 messages were read by cross-memory attach.*--large 64K"),
+        # A sender that has waited for a while copies aside, so not all of them are read so.
+        ("stack 99", "stack 200", r"^[12]\d\d messages were read by cross-memory attach.*--large 64K"),
         ("late 99", "late 100", r"^100 of 100 messages .* copied aside, one copy more, since their receivers did not come"),
         ("unasked 990", "unasked 1000", r"^100\d messages waited at rank 1 .* posted earlier"),
         ("put 5", "put_on_stack 5", r"^100% of the windows .* MPI_Alloc_mem"),

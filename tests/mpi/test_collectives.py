@@ -47,12 +47,20 @@ def test_every_collective(mpi, ranks, reductions, tmp_path):
     assert not run.short_of_memory
 
 
-def test_every_collective_while_memory_is_short(mpi, short, tmp_path):
-    memory = f"{6 * short.ranks}M"
-    run, served, ordered = collectives(mpi, short.ranks, tmp_path, "direct", memory=memory, engine=short.engine)
+def every_collective_while_memory_is_short(mpi, ranks: int, engine: str, tmp_path):
+    run, served, ordered = collectives(mpi, ranks, tmp_path, "direct", memory=f"{6 * ranks}M", engine=engine)
     assert run.total("collectives_direct") == served + ordered
-    assert run.engines() == {short.engine}
+    assert run.engines() == {engine}
     assert run.total("blocks_evicted") > 0 and run.total("bytes_read") > 0
+
+
+def test_every_collective_while_memory_is_short(mpi, engine, tmp_path):
+    every_collective_while_memory_is_short(mpi, 4, engine, tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["userfaultfd"], indirect=True)
+def test_every_collective_of_more_ranks_than_cores_while_memory_is_short(engine, tmp_path):
+    every_collective_while_memory_is_short(WHEELS[0], 8, engine, tmp_path)
 
 
 def nonblocking(mpi, ranks: int, tmp_path, *arguments, **settings):
@@ -85,7 +93,16 @@ def test_every_collective_that_does_not_wait_and_every_neighborhood(mpi, ranks, 
     assert not run.short_of_memory
 
 
-def test_collectives_that_do_not_wait_while_memory_is_short(mpi, short, tmp_path):
-    run = nonblocking(mpi, short.ranks, tmp_path, 9, memory=f"{6 * short.ranks}M", engine=short.engine)
-    assert run.engines() == {short.engine}
+def collectives_that_do_not_wait_while_memory_is_short(mpi, ranks: int, engine: str, tmp_path):
+    run = nonblocking(mpi, ranks, tmp_path, 9, memory=f"{6 * ranks}M", engine=engine)
+    assert run.engines() == {engine}
     assert run.total("blocks_evicted") > 0 and run.total("bytes_read") > 0
+
+
+def test_collectives_that_do_not_wait_while_memory_is_short(mpi, engine, tmp_path):
+    collectives_that_do_not_wait_while_memory_is_short(mpi, 4, engine, tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["userfaultfd"], indirect=True)
+def test_collectives_that_do_not_wait_of_more_ranks_than_cores_while_memory_is_short(engine, tmp_path):
+    collectives_that_do_not_wait_while_memory_is_short(WHEELS[1], 8, engine, tmp_path)

@@ -101,7 +101,7 @@ def test_every_call_while_memory_is_short(mpi, short, tmp_path):
 
 def test_every_call_on_three_nodes(mpi, tmp_path):
     """Emulated: the next rank but two is on the same node, the next one is not."""
-    for distance, stride, passes in ((3, 5, set()), (1, 19, {"other_nodes"})):
+    for distance, stride, passes in ((3, 11, set()), (1, 29, {"other_nodes"})):
         arguments = ["calls", 1, 0, stride, distance]
         run, count = messages(
             mpi, 6, tmp_path, *arguments, before=on_nodes(3), memory="1G", may_pass=passes, collectives_may_pass={"other_nodes"}
@@ -125,9 +125,9 @@ def test_random_datatypes(mpi, ranks, tmp_path):
 def test_random_datatypes_on_three_nodes(mpi, tmp_path):
     """Emulated: each rank's next one is on its node in one run, on another in the other."""
     program = compile_program(mpi, "messages.c")
-    for distance, passed in ((3, 0), (1, 6 * 1006)):
+    for distance, passed in ((3, 0), (1, 6 * 506)):
         run = headroom_run(
-            [program, "types", 1, 5_000_011 * distance, 1000, distance],
+            [program, "types", 1, 5_000_011 * distance, 500, distance],
             tmp_path,
             before=[*mpi.command(6), *on_nodes(3)],
             memory="1G",
@@ -137,9 +137,9 @@ def test_random_datatypes_on_three_nodes(mpi, tmp_path):
         )
         assert run.status == 0, run.errors
         assert len(run.reports) == 3
-        assert run.output == f"ok {6 * 1006}\n"
+        assert run.output == f"ok {6 * 506}\n"
         assert run.total("passed_for_other_nodes") == passed
-        assert run.total("messages_direct") == 6 * 1006 - passed
+        assert run.total("messages_direct") == 6 * 506 - passed
 
 
 def test_random_datatypes_while_memory_is_short(mpi, short, tmp_path):
