@@ -20,14 +20,16 @@ using Routine = void (*)(char* to, const char* from, uint64_t bytes);
 [[maybe_unused]] void copy_plainly(char* to, const char* from, uint64_t bytes) { memcpy(to, from, bytes); }
 
 #if defined(__x86_64__)
+/// Content is asked for so far ahead on processors that do not do it as well by themselves; Intel's do: 64 MiB one way 5.0 ms
+/// with it, 3.4 ms without.
 constexpr uint64_t kAhead = 512;
 
+template <bool kAsks>
 __attribute__((target("avx512f"))) void copy_avx512(char* to, const char* from, uint64_t bytes) {
   for (; bytes >= 256; to += 256, from += 256, bytes -= 256) {
-    _mm_prefetch(from + kAhead, _MM_HINT_NTA);
-    _mm_prefetch(from + kAhead + 64, _MM_HINT_NTA);
-    _mm_prefetch(from + kAhead + 128, _MM_HINT_NTA);
-    _mm_prefetch(from + kAhead + 192, _MM_HINT_NTA);
+    for (uint64_t line = 0; kAsks && line < 256; line += 64) {
+      _mm_prefetch(from + kAhead + line, _MM_HINT_NTA);
+    }
     const __m512i a = _mm512_loadu_si512(from);
     const __m512i b = _mm512_loadu_si512(from + 64);
     const __m512i c = _mm512_loadu_si512(from + 128);
@@ -41,10 +43,12 @@ __attribute__((target("avx512f"))) void copy_avx512(char* to, const char* from, 
   memcpy(to, from, bytes);
 }
 
+template <bool kAsks>
 __attribute__((target("avx2"))) void copy_avx2(char* to, const char* from, uint64_t bytes) {
   for (; bytes >= 128; to += 128, from += 128, bytes -= 128) {
-    _mm_prefetch(from + kAhead, _MM_HINT_NTA);
-    _mm_prefetch(from + kAhead + 64, _MM_HINT_NTA);
+    for (uint64_t line = 0; kAsks && line < 128; line += 64) {
+      _mm_prefetch(from + kAhead + line, _MM_HINT_NTA);
+    }
     const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32));
     const __m256i c = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 64));
@@ -60,7 +64,14 @@ __attribute__((target("avx2"))) void copy_avx2(char* to, const char* from, uint6
 
 Routine choose() {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512f") ? copy_avx512 : __builtin_cpu_supports("avx2") ? copy_avx2 : copy_plainly;
+  const bool asks = !__builtin_cpu_is("intel");
+  if (__builtin_cpu_supports("avx512f")) {
+    return asks ? copy_avx512<true> : copy_avx512<false>;
+  }
+  if (__builtin_cpu_supports("avx2")) {
+    return asks ? copy_avx2<true> : copy_avx2<false>;
+  }
+  return copy_plainly;
 }
 #else
 Routine choose() { return copy_plainly; }  // the C library's copy does what AArch64 offers
@@ -90,7 +101,7 @@ uint64_t largest_cache() {
 
 uint64_t find_past_cache() {
   constexpr uint64_t kLeast = 4 << 20;
-  constexpr uint64_t kMost = 64 << 20;
+  constexpr uint64_t kMost = 16 << 20;
   constexpr uint64_t kUnknown = 8 << 20;
   const uint64_t part = largest_cache() / 4;
   return part == 0 ? kUnknown : part < kLeast ? kLeast : part > kMost ? kMost : part;
