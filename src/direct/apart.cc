@@ -30,7 +30,7 @@ bool Endpoint::leaves(const Receiving& receiving, const Transfer& transfer) cons
 /// The message is claimed. With the lock.
 void Endpoint::leave(Receiving& receiving, RecordHeader* record, int member) {
   Transfer& transfer = transfer_of(record);
-  if (transfer.state.load(std::memory_order_relaxed) == TransferState::kTaken) {
+  if (is_taken(transfer.state.load(std::memory_order_relaxed))) {
     transfer.state.store(TransferState::kMatched, std::memory_order_release);
   }
   receiving.record = record;

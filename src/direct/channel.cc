@@ -3,7 +3,24 @@
 
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace headroom::direct {
+
+bool can_pass_on() {
+#if defined(__x86_64__)
+  constexpr unsigned kCldemote = 1U << 25;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c & kCldemote) != 0;
+#else
+  return false;
+#endif
+}
 
 bool ChannelWriter::open(MessageMemory& memory) {
   memory_ = &memory;

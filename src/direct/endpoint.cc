@@ -33,6 +33,7 @@ bool Endpoint::open(const node::Session& session, const int* members, int count,
   if (base::settings().attach != base::AttachChoice::kOff) {
     allow_attaching();
   }
+  can_pass_on_ = direct::can_pass_on();
   open_ = true;
   return true;
 }

@@ -24,9 +24,11 @@
 
 namespace headroom::direct {
 
-/// Content up to this size goes in the record even where it could be fetched from the sender's memory.
+/// Content up to this size goes in the record even where it could be fetched from the sender's memory: if its lines are passed
+/// on to the receiver (channel.h), and if it has to get each one from the sender's core.
+inline constexpr uint64_t kPassedOnInlineBytes = 512;
 inline constexpr uint64_t kInlineBytes = 128;
-/// The same in collectives, where who sends next to others should not wait.
+/// The same in collectives on every processor, since who sends next to others should not wait.
 inline constexpr uint64_t kCollectiveInlineBytes = 512;
 
 /// What others look for in a member's area.
@@ -52,6 +54,7 @@ struct Sending {
   bool streams = false;
   bool helped = false;
   bool copied_aside = false;
+  uint64_t seen_taken_ns = 0;  // when it was first seen that the receiver copies alone
   int member = 0;
   uint64_t streamed = 0;     // bytes put into the ring
   uint64_t aside_bytes = 0;  // of the copy or the ring, 0: there is none
@@ -130,6 +133,9 @@ enum class SendKind : uint8_t {
 };
 
 enum class SendOutcome { kComplete, kPending, kNoMemory };
+
+/// Who sends so often without having heard from the receiver is likely to go on like that.
+inline constexpr uint8_t kManyInARow = 2;
 
 class Endpoint {
  public:
@@ -257,7 +263,11 @@ class Endpoint {
 
   // sending.cc
   ChannelWriter* writer_to(int member);
-  bool write_record(int member, const Envelope& envelope, const Content& content);
+  [[nodiscard]] bool is_in_a_row(int member) const { return sent_in_a_row_[member] >= kManyInARow; }
+  void one_more_in_a_row(int member) {
+    sent_in_a_row_[member] = static_cast<uint8_t>(sent_in_a_row_[member] + (is_in_a_row(member) ? 0 : 1));
+  }
+  bool write_record(int member, const Envelope& envelope, const Content& content, bool passes_on);
   bool begin_record(int member, const Envelope& envelope, uint64_t payload, bool on_line, RecordHeader*& record);
   void advance(ChannelReader& reader, int member, RecordHeader* record) {
     reader.advance(record);
@@ -289,6 +299,9 @@ class Endpoint {
   void end_fetch(RecordHeader* record, const Content& into, int member);
   void take_payload(RecordHeader* record, uint64_t bytes, const Content& to);
   bool fetch_together(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way);
+  void fetch_with_help(RecordHeader* record, const Content& from, const Content& to, int member);
+  bool share_pieces(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way,
+                    uint64_t piece_bytes, uint64_t done);
   void combine(const Content& from, const Content& to, int member, const Way& way);
   bool move_stream(Receiving& receiving);
 
@@ -296,6 +309,7 @@ class Endpoint {
   bool is_peer_[node::kMaxMembers] = {};
   MessageMemory memory_;
   bool open_ = false;
+  bool can_pass_on_ = false;  // lines, to other cores (channel.h)
   base::CallingThreads threads_;
   base::ThreadsLock lock_;
   ChannelWriter writers_[node::kMaxMembers];

@@ -107,7 +107,7 @@ void Endpoint::unclaim(RecordHeader* record) {
   if (ChannelReader::kind_of(*record) == RecordKind::kTransfer) {
     Transfer& transfer = transfer_of(record);
     const TransferState state = transfer.state.load(std::memory_order_relaxed);
-    if (state == TransferState::kTaken) {
+    if (is_taken(state)) {
       transfer.state.store(TransferState::kOffered, std::memory_order_release);
     } else if (state == TransferState::kTakenAside) {
       transfer.state.store(TransferState::kAside, std::memory_order_release);
@@ -117,11 +117,10 @@ void Endpoint::unclaim(RecordHeader* record) {
   }
 }
 
-bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way) {
-  const bool attached = way.reach != Reach::kHere;
-  if (to.bytes < (attached ? kAttachSharedFrom : kSharedFrom)) {
-    return false;
-  }
+/// Copies together with the sender, in pieces, all but the `done` first, which are copied. False if the sender cannot reach
+/// where they go.
+bool Endpoint::share_pieces(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way,
+                            uint64_t piece_bytes, uint64_t done) {
   const Span span = span_of(to);
   uint64_t offset = 0;
   // Among several threads, all that are at it together hold no more than one may.
@@ -141,11 +140,10 @@ bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const C
       held ? reinterpret_cast<char*>(arena::partition_base(session_->index) + offset) + (to.address - span.begin) : to.address;
   sharing.target_layout = to.layout != nullptr ? memory_.offset_of(to.layout) : 0;
   sharing.copied_bytes = to.bytes;
-  const uint64_t half = (to.bytes / 2 + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1);
-  sharing.piece_bytes = half < kPieceBytes ? half : kPieceBytes;
-  sharing.pieces = (to.bytes + sharing.piece_bytes - 1) / sharing.piece_bytes;
-  sharing.next_piece.store(0, std::memory_order_relaxed);
-  sharing.done_pieces.store(0, std::memory_order_relaxed);
+  sharing.piece_bytes = piece_bytes;
+  sharing.pieces = (to.bytes + piece_bytes - 1) / piece_bytes;
+  sharing.next_piece.store(done, std::memory_order_relaxed);
+  sharing.done_pieces.store(done, std::memory_order_relaxed);
   sharing.shared.store(1, std::memory_order_release);
   const uint64_t pieces = sharing.pieces;
   const Pieces end = copy_pieces(sharing, from, to, way);
@@ -160,6 +158,35 @@ bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const C
     filled_bytes_.fetch_sub(span.bytes, std::memory_order_relaxed);
   }
   return true;
+}
+
+/// Long content: both copy from its beginning on. False if the sender cannot.
+bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way) {
+  const uint64_t half = (to.bytes / 2 + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1);
+  return share_pieces(record, from, to, member, way, half < kPieceBytes ? half : kPieceBytes, 0);
+}
+
+/// Content that is not so long: if it is in the caches it is copied before another could begin; if it is not, a second core
+/// has as much bandwidth as the first. The sender offers to help if it has waited (help_receiver()).
+void Endpoint::fetch_with_help(RecordHeader* record, const Content& from, const Content& to, int member) {
+  constexpr uint64_t kParts = 8;
+  const uint64_t piece = (to.bytes / kParts + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1);
+  const std::atomic<TransferState>& state = transfer_of(record).state;
+  Walk reader(from);
+  Walk writer(to);
+  bool asks = true;
+  for (uint64_t done = 0; done < to.bytes;) {
+    const uint64_t left = to.bytes - done;
+    if (asks && left * 2 >= to.bytes && state.load(std::memory_order_relaxed) == TransferState::kHelped) {
+      if (share_pieces(record, from, to, member, {}, piece, done / piece)) {
+        return;
+      }
+      asks = false;
+    }
+    const uint64_t step = left < piece ? left : piece;
+    (void)copy(writer, reader, step);
+    done += step;
+  }
 }
 
 /// Folds content into what is there.
@@ -200,14 +227,22 @@ void Endpoint::fetch_content(RecordHeader* record, const Content& into, int memb
   const bool attached = !aside && transfer.attached != 0;
   expect_overwriting(to);
   const Way way = attached ? Way{Reach::kFromOther, pid_of(member)} : Way{};
+  const bool is_plain = from.layout == nullptr && to.layout == nullptr;
   if (to.combine != nullptr) {
     combine(from, to, member, way);
-  } else if (!attached && from.layout == nullptr && to.layout == nullptr && bytes < kSharedFrom) {
+  } else if (!aside && bytes >= (attached ? kAttachSharedFrom : kSharedFrom) && fetch_together(record, from, to, member, way)) {
+    // both sides did
+  } else if (!attached && is_plain && (aside || bytes < kHelpedFrom)) {
     if (bytes >= kExpectedFrom) {
       expect_use(from.address, bytes);
     }
     copy_bytes(to.address, from.address, bytes);
-  } else if (aside || !fetch_together(record, from, to, member, way)) {
+  } else if (!attached && !aside && bytes >= kHelpedFrom && bytes < kSharedFrom) {
+    if (is_plain) {
+      expect_use(from.address, bytes);
+    }
+    fetch_with_help(record, from, to, member);
+  } else {
     Walk reader(from);
     Walk writer(to);
     if (!copy(writer, reader, bytes, way)) {
@@ -232,7 +267,8 @@ void Endpoint::end_fetch(RecordHeader* record, const Content& into, int member) 
       trace::count_alone(Counter::kMessagesAttached);
       trace::count_alone(Counter::kMessagesAttachedBytes, bytes);
     }
-    if (has_sharing(transfer) && sharing_of(record).shared.load(std::memory_order_relaxed) != 0) {
+    if ((state == TransferState::kHelped || bytes >= kSharedFrom || (transfer.attached != 0 && has_sharing(transfer))) &&
+        sharing_of(record).shared.load(std::memory_order_relaxed) != 0) {
       trace::count_alone(Counter::kMessagesShared);
       trace::count_alone(Counter::kMessagesSharedBytes, bytes);
     }

@@ -6,6 +6,7 @@
 #include "direct/pool.h"
 #include "pager/pager.h"
 #include "sched/preemption.h"
+#include "sched/scheduler.h"
 #include "trace/counters.h"
 
 namespace headroom::direct {
@@ -15,6 +16,9 @@ using trace::Counter;
 
 /// Content up to this size is brought nearer to its receiver while it is waited for.
 constexpr uint64_t kBroughtBytes = 16 << 10;
+/// The sender offers to help once the receiver has copied for as long as this rate would take: content that is in the caches is
+/// copied by then.
+constexpr uint64_t kBytesPerNs = 40;
 constexpr uint64_t kStreamStep = 128 << 10;
 /// What is copied aside while memory is short; larger content streams.
 constexpr uint64_t kLargestAsideShort = 1 << 20;
@@ -56,11 +60,10 @@ void gather(char* to, const Content& content) {
   return true;
 }
 
-[[gnu::always_inline]] inline bool Endpoint::write_record(int member, const Envelope& envelope, const Content& content) {
+/// `passes_on`: not if others follow, whose beginning may share a line with its end.
+[[gnu::always_inline]] inline bool Endpoint::write_record(int member, const Envelope& envelope, const Content& content,
+                                                          bool passes_on) {
   RecordHeader* record = nullptr;
-  // Who sends again without having heard from the receiver is likely to go on like that.
-  constexpr uint8_t kManyInARow = 2;
-  const bool packed = sent_in_a_row_[member] >= kManyInARow;
   if (!begin_record(member, envelope, content.bytes, false, record)) {
     return false;
   }
@@ -69,9 +72,13 @@ void gather(char* to, const Content& content) {
   } else {
     gather(record->payload(), content);
   }
-  writers_[member].publish(record, RecordKind::kPayload, packed);
-  sent_in_a_row_[member] = packed ? kManyInARow : static_cast<uint8_t>(sent_in_a_row_[member] + 1);
+  writers_[member].publish(record, RecordKind::kPayload, is_in_a_row(member));
+  if (passes_on) {
+    pass_on(record, sizeof *record + content.bytes);
+  }
+  one_more_in_a_row(member);
   trace::count_alone(Counter::kMessagesInline);
+  wake(member);
   return true;
 }
 
@@ -242,12 +249,13 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   const bool collective = kind == SendKind::kCollective;
   trace::count_alone(collective ? Counter::kMessagesCollective : Counter::kMessagesDirect);
   trace::count_alone(collective ? Counter::kMessagesCollectiveBytes : Counter::kMessagesDirectBytes, content.bytes);
-  if (content.bytes <= (collective ? kCollectiveInlineBytes : kInlineBytes) && !synchronous) {
-    if (!write_record(member, envelope, content)) {
-      return SendOutcome::kNoMemory;
-    }
-    wake(member);
-    return SendOutcome::kComplete;
+  // Where each process has a core of its own, and the receiver waits for this message and not for several.
+  const bool passes_on = can_pass_on_ && !is_in_a_row(member) && !sched::waiters_may_sleep();
+  if (content.bytes <= (collective  ? kCollectiveInlineBytes
+                        : passes_on ? kPassedOnInlineBytes
+                                    : kInlineBytes) &&
+      !synchronous) {
+    return write_record(member, envelope, content, passes_on) ? SendOutcome::kComplete : SendOutcome::kNoMemory;
   }
   if (!left_.is_empty()) {
     reap();  // a program that never waits makes no progress otherwise
@@ -275,9 +283,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
       let_go(layout_of(content), memory_);
       give_to(free_sendings_, sending);
       sending = nullptr;
-      const bool written = write_record(member, envelope, content);
-      wake(member);
-      return written ? SendOutcome::kComplete : SendOutcome::kNoMemory;
+      return write_record(member, envelope, content, passes_on) ? SendOutcome::kComplete : SendOutcome::kNoMemory;
     }
     if (offer_attached(*sending)) {
       // as if it were in shared memory
@@ -293,6 +299,10 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   trace::count_alone(Counter::kMessagesLongBytes, content.bytes);
   ChannelWriter::keep(record);
   writers_[member].publish(record, RecordKind::kTransfer);
+  if (passes_on) {
+    pass_on(record, kLineBytes);
+  }
+  one_more_in_a_row(member);
   wake(member);
   if (looks > 0 && content.layout == nullptr && content.bytes <= kBroughtBytes) {
     // The receiver begins at the beginning. What it will come to later is brought nearer to it meanwhile.
@@ -323,10 +333,20 @@ void Endpoint::release(Sending* sending) {
   give_to(free_sendings_, sending);
 }
 
-/// Copies together with the receiver, if it asks for that. Needs no lock.
+/// Copies together with the receiver, if it asks for that, or offers to. Needs no lock.
 void Endpoint::help_receiver(Sending& sending) {
-  const Transfer& transfer = transfer_of(sending.record);
-  if (transfer.state.load(std::memory_order_acquire) != TransferState::kTaken || !has_sharing(transfer)) {
+  Transfer& transfer = transfer_of(sending.record);
+  TransferState state = transfer.state.load(std::memory_order_acquire);
+  if (!is_taken(state) || !has_sharing(transfer) || sending.helped) {
+    return;
+  }
+  if (state == TransferState::kTaken && transfer.attached == 0 && transfer.bytes < kSharedFrom) {
+    const uint64_t now = base::monotonic_ns();
+    if (sending.seen_taken_ns == 0) {
+      sending.seen_taken_ns = now;
+    } else if (now - sending.seen_taken_ns > transfer.bytes / kBytesPerNs) {
+      transfer.state.compare_exchange_strong(state, TransferState::kHelped, std::memory_order_acq_rel);
+    }
     return;
   }
   Sharing& sharing = sharing_of(sending.record);

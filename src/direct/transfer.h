@@ -11,11 +11,14 @@
 //      └─► MATCHED ──► TAKEN    a thread of the receiver's is to copy it (apart.cc); if none comes for it:
 //             └─► COPYING_MATCHED ──► ASIDE, taken    the sender would not wait, as above
 //
+//   TAKEN ──► HELPED ──► DONE    the sender waits for its content to be copied, and offers to copy some of it (help_receiver())
+//
 //   STREAMING ─► STREAM_TAKEN ─► DONE    what may neither be held nor copied aside in whole goes through a ring, while both are
 //                                        in MPI; ─► COPYING_ASIDE if the receiver cannot take it (away.cc)
 //
-// While it is OFFERED or TAKEN the sender's memory is held (pager::hold_for_peer). Both sides may copy: pieces are claimed with
-// a counter, and the receiver ends it when the last one is copied. From DONE on the sender gives the record back.
+// While it is OFFERED or TAKEN the sender's memory is held (pager::hold_for_peer). Both sides may copy, long content from its
+// beginning on, shorter if that takes long, since it is in neither's caches: pieces are claimed with a counter, and the
+// receiver ends it when the last one is copied. From DONE on the sender gives the record back.
 #pragma once
 
 #include <atomic>
@@ -31,6 +34,7 @@ enum class TransferState : uint32_t {
   kNone,
   kOffered,
   kTaken,
+  kHelped,
   kCopyingAside,
   kAside,
   kTakenAside,
@@ -47,6 +51,8 @@ enum class TransferState : uint32_t {
 inline constexpr uint64_t kPieceBytes = 128 << 10;
 /// From here on both sides copy. (What is read by attaching: kAttachSharedFrom.)
 inline constexpr uint64_t kSharedFrom = 2 * kPieceBytes;
+/// From here on both sides copy once the sender has waited.
+inline constexpr uint64_t kHelpedFrom = 64 << 10;
 
 /// The payload of a record of that kind: the rest of its first line.
 struct Transfer {
@@ -58,6 +64,9 @@ struct Transfer {
   uint64_t aside;   // offset in message memory of the copy, or of the ring
 };
 static_assert(sizeof(Transfer) == kLinePayload);
+
+/// Whether the receiver copies from the sender's memory, or is about to.
+inline bool is_taken(TransferState state) { return state == TransferState::kTaken || state == TransferState::kHelped; }
 
 inline Transfer& transfer_of(RecordHeader* record) { return *reinterpret_cast<Transfer*>(record->payload()); }
 
@@ -78,10 +87,11 @@ struct alignas(kLineBytes) Sharing {
   std::atomic<uint64_t> consumed;  // from the ring, by the receiver
 };
 
-/// Whether a Sharing follows and is used.
+/// Whether a Sharing follows.
 inline bool has_sharing(const Transfer& transfer) {
-  return transfer.bytes >= (transfer.attached != 0 ? kAttachSharedFrom : kSharedFrom);
+  return transfer.bytes >= (transfer.attached != 0 ? kAttachSharedFrom : kHelpedFrom);
 }
+static_assert(kAttachSharedFrom <= kHelpedFrom);
 inline Sharing& sharing_of(RecordHeader* record) {
   return *reinterpret_cast<Sharing*>(reinterpret_cast<char*>(record) + kLineBytes);
 }

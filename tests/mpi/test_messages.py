@@ -16,7 +16,7 @@ EVERY_MPI = pytest.mark.parametrize(
 )
 
 
-SIZES = 25  # that messages_calls.h sends, each by every call; three more are past the caches
+SIZES = 29  # that messages_calls.h sends, each by every call; three more are past the caches
 
 
 def messages(mpi, ranks: int, tmp_path, *arguments, before=(), **settings):
@@ -29,7 +29,7 @@ def messages(mpi, ranks: int, tmp_path, *arguments, before=(), **settings):
 
 @EVERY_MPI
 def test_every_call(mpi, ranks, tmp_path):
-    run, count = messages(mpi, ranks, tmp_path, "calls", 1, memory="1G")
+    run, count = messages(mpi, ranks, tmp_path, "calls", 1, memory="2G")
     assert count == ranks * (SIZES * (12 * 8 + 2) + 3)
     assert run.total("messages_direct") == count
     assert run.total("messages_inline") > count // 4
@@ -120,6 +120,20 @@ def test_random_datatypes(mpi, ranks, tmp_path):
     run, count = messages(mpi, ranks, tmp_path, "types", 1, 1_000_003 * ranks, rounds, memory="2G")
     assert count == run.total("messages_direct") == ranks * (rounds + 6)
     assert run.total("messages_fetched") > count // 4
+
+
+def test_a_sender_that_waits_helps(mpi, tmp_path):
+    """Content of 64 to 256 KiB that takes a while to copy, since it is in many pieces: the sender copies some of them."""
+    run, count = messages(mpi, 2, tmp_path, "helped", 1, 0, 400, memory="1G")
+    assert count == run.total("messages_direct") == run.total("messages_fetched") == 400
+    assert 0 < run.total("messages_helped") <= run.total("messages_shared")
+
+
+def test_a_sender_that_waits_helps_while_memory_is_short(mpi, short, tmp_path):
+    run, count = messages(mpi, short.ranks, tmp_path, "helped", short.each, 0, 64, **short.settings)
+    assert count == run.total("messages_direct") == 32 * short.ranks
+    run.assert_each_message_went_one_way()
+    short.assert_paged(run)
 
 
 def test_random_datatypes_on_three_nodes(mpi, tmp_path):

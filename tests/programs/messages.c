@@ -176,6 +176,8 @@ int main(int argc, char** argv) {
   } else if (strcmp(argv[1], "types") == 0) {
     types(seed, count);
     scattered();
+  } else if (strcmp(argv[1], "helped") == 0) {
+    helped(count);
   } else if (strcmp(argv[1], "order") == 0) {
     order(count);
   } else if (strcmp(argv[1], "errors") == 0) {

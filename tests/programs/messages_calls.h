@@ -114,7 +114,8 @@ static void receive(int kind, void* in, int count, int room, int tag) {
 }
 
 /* From a quarter of the largest cache on content is copied past the caches. */
-static void past_the_caches(void) {
+/* Content around the size from which it is copied past the caches; `most` where memory is short. */
+static void past_the_caches(long most) {
   long largest = 0;
   for (int index = 0; index < 8; ++index) {
     char name[80];
@@ -128,7 +129,8 @@ static void past_the_caches(void) {
       fclose(file);
     }
   }
-  const int from_on = largest >= (1 << 20) && largest <= (256 << 20) ? (int)(largest / 4) : 8 << 20;
+  const long least = 4 << 20, part = largest / 4;
+  const int from_on = (int)(largest == 0 ? 8 << 20 : part < least ? least : part > most ? most : part);
   unsigned char *out = malloc((size_t)from_on + 1), *in = malloc((size_t)from_on + 2);
   for (int count = from_on - 1; count <= from_on + 1; ++count) {
     fill(out, (size_t)count, (unsigned)(rank + count));
@@ -145,9 +147,10 @@ static void past_the_caches(void) {
 }
 
 static void calls(unsigned stride) {
-  const int sizes[] = {
-      0,     1,     8,     39,    40,     41,     127,    128,    129,           4096,    8167,          8168,          8169,
-      16383, 16384, 16385, 65536, 131073, 262143, 262144, 262145, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) + 17};
+  const int mib = 1 << 20;
+  const int sizes[] = {0,     1,      8,      39,     40,     41,      127,   128,     129,         511,
+                       512,   513,    4096,   8167,   8168,   8169,    16383, 16384,   16385,       65535,
+                       65536, 131073, 262143, 262144, 262145, mib - 1, mib,   mib + 1, 3 * mib + 17};
   const int most = 4 << 20;
   unsigned char *large_out = malloc(most), *large_in = malloc(most), *small_out = malloc(512 << 10),
                 *small_in = malloc(512 << 10);
@@ -205,7 +208,7 @@ static void calls(unsigned stride) {
     CHECK(same(large_in, (size_t)count, 7 + (unsigned)((from + from - rank + 2 * ranks) % ranks)));
     received += 2;
   }
-  past_the_caches();
+  past_the_caches(stride == 1 ? 16 << 20 : 8 << 20);
   int size;
   void* detached;
   MPI_Buffer_detach(&detached, &size);
