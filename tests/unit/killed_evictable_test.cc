@@ -62,7 +62,7 @@ class Side {
       const bool may_be_killed = rank_.self() == victim_ && part >= 0;
       if (may_be_killed) {
         test::begin_part(part);
-      } else if (part >= 0 && scenario_.bytes >= kSharedFrom) {
+      } else if (part >= 0 && scenario_.bytes >= kHelpedFrom) {
         test::begin_stepping(test::on_slow_step);  // who is stepped has its share then
       }
       sends ? send_one(number) : receive_one(number);
@@ -163,6 +163,7 @@ const Scenario kScenarios[] = {
     {"Synchronous", 100, 2, 8, Counter::kMessagesFetched, 1, SendKind::kSynchronous},
     {"Gaps", 20'000, 2, 4, Counter::kMessagesFetched, 1, SendKind::kStandard, true},
     {"Shared", 3 * kSharedFrom + 5000, 1, 2, Counter::kMessagesHelped, 0},
+    {"Helped", kHelpedFrom + 500, 1, 2, Counter::kMessagesHelped, 0, SendKind::kStandard, true},
     {"Late", 20'000, 2, 6, Counter::kMessagesAside, 0, SendKind::kStandard, false, true},
     {"Short", kSharedFrom + 5000, 1, 2, Counter::kBlocksBroughtForMessages, 0, SendKind::kStandard, false, false, true},
 };
