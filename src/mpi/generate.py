@@ -139,8 +139,10 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
         lines.append(f"  note_constructor(error, {parent}, {index}, error == MPI_SUCCESS ? *{made} : MPI_COMM_NULL);")
         lines.append("  return error;")
     elif function.kind == "polling":
-        lines.append(f"  const int error = real.{function.name}[kProfiled]({arguments});")
-        lines.append("  return after_poll(error, *flag != 0);")
+        lines.append("  return poll_library<kProfiled>([&](int profiled, int& error) {")
+        lines.append(f"    error = real.{function.name}[profiled]({arguments});")
+        lines.append("    return look_by(*flag);")
+        lines.append("  });")
     else:
         lines.append(f"  return real.{function.name}[kProfiled]({arguments});")
     lines.append("}")

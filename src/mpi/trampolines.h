@@ -15,6 +15,7 @@
 #include "direct/endpoint.h"
 #include "direct/window.h"
 #include "mpi/function_table.h"
+#include "sched/scheduler.h"
 
 namespace headroom::mpi {
 
@@ -53,7 +54,7 @@ struct CoreFunctions {
   void (*take_slot)();
   void (*begin_call_of_waits)();
   void (*end_call_of_waits)();
-  void (*polled)(bool found);
+  void (*polled)(bool found, sched::LookAgain again);
   void (*before_init)();
   void (*after_init)(int rank, int size, const char* abi, bool spins);
   void (*after_session_init)(const char* abi, bool spins);

@@ -27,6 +27,7 @@ constexpr uint32_t kLongestSleepNs = 1'000'000;
 constexpr uint64_t kShortTurnNs = 1'000'000;
 constexpr int kPollsBeforeGivingWay = 8;
 constexpr uint64_t kBlockedAfterNs = 5'000'000;
+constexpr uint64_t kLooksWithoutSlotNs = 5'000'000;
 constexpr uint32_t kRoundsBeforeYield = 4;
 constexpr uint32_t kRoundsBeforeSleep = 64;
 constexpr uint64_t kAnotherWaitAfterNs = 1'000'000;  // since a library that waits has yielded last
@@ -277,11 +278,16 @@ void progressed(bool moved) {
 namespace {
 
 /// In turns. A program that looks for messages between pieces of work goes on computing as long as a turn should last, then
-/// lets others have theirs; one that has found nothing for long waits, and counts as blocked.
-void poll_in_vain(uint64_t since_ns, uint64_t now) {
+/// lets others have theirs; one that has found nothing for long waits, and counts as blocked. A message of the library's may
+/// need several looks on each side to come, each of which would cost its rank a turn: so it is looked for without the slot, for
+/// a while, since the program may wait for something else, too.
+void poll_in_vain(uint64_t since_ns, uint64_t now, LookAgain again) {
   if (now - since_ns > kBlockedAfterNs) {
     give_slot_up();
-    sleep_ns(100'000);
+    const uint64_t until = base::monotonic_ns() + kLooksWithoutSlotNs;
+    do {
+      sleep_ns(100'000);
+    } while (again.look != nullptr && !again.look(again.what) && base::monotonic_ns() < until);
     take_slot();
   } else if (now - turn_began_ns.load(std::memory_order_relaxed) > kShortTurnNs && somebody_is_ready()) {
     give_slot_up();
@@ -291,7 +297,7 @@ void poll_in_vain(uint64_t since_ns, uint64_t now) {
 
 }  // namespace
 
-void polled(bool found) {
+void polled(bool found, LookAgain again) {
   if (found) {
     empty_polls = 0;
     return;
@@ -305,7 +311,7 @@ void polled(bool found) {
       if (empty_polls == kPollsBeforeGivingWay) {
         polls_in_vain_since_ns = now;
       }
-      poll_in_vain(polls_in_vain_since_ns, now);
+      poll_in_vain(polls_in_vain_since_ns, now, again);
       break;
     }
     case Mode::kYield:
@@ -330,7 +336,7 @@ void library_yielded() {
   }
   if (++yields > kRoundsBeforeSleep) {
     trace::count(Counter::kWaitsUnannounced, yields == kRoundsBeforeSleep + 1 ? 1 : 0);
-    poll_in_vain(since_ns, now);
+    poll_in_vain(since_ns, now, {});
   }
   last_ns = base::monotonic_ns();
 }

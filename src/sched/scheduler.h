@@ -70,7 +70,14 @@ void progressed(bool moved);
 /// The library waits, and yields the processor, in a call that was not expected to wait (mpi/progress_hook.cc).
 void library_yielded();
 
-/// The program polled (MPI_Test, MPI_Iprobe) and found nothing, or found something.
-void polled(bool found);
+/// How to look once more for what the program polls for; true if it is there now.
+struct LookAgain {
+  bool (*look)(void* what) = nullptr;
+  void* what = nullptr;
+};
+
+/// The program polled (MPI_Test, MPI_Iprobe) and found nothing, or found something. Who has found nothing for long counts as
+/// blocked: it gives its slot to others, and `again` (if given) is called from time to time meanwhile.
+void polled(bool found, LookAgain again = {});
 
 }  // namespace headroom::sched

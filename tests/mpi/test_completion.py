@@ -1,12 +1,14 @@
-"""The ends of requests: arrays of every kind of request, each function that ends some; requests that are freed or cancelled,
-messages that are too long, to oneself, with large counts, and to ranks that are in other calls. And the MPI library's own
-communicators and requests beside those whose messages are direct."""
+"""The ends of requests: arrays of every kind of request, each function that ends some or looks at some; requests that are freed
+or cancelled, messages that are too long, to oneself, with large counts, and to ranks that are in other calls. And the MPI
+library's own communicators and requests beside those whose messages are direct."""
 
 import re
 
 import pytest
 
-from conftest import WHEELS, compile_program, headroom_run, on_nodes
+from conftest import STANDARD_ABI, WHEELS, compile_program, headroom_run, on_nodes
+
+MIB = 1 << 20
 
 
 def completion(mpi, ranks: int, tmp_path, pressure: int, rounds: int, nodes: int = 1, **settings):
@@ -23,12 +25,16 @@ def completion(mpi, ranks: int, tmp_path, pressure: int, rounds: int, nodes: int
     assert run.status == 0, run.errors
     sent, between = map(int, re.fullmatch(r"ok (\d+) (\d+)\n", run.output).groups())
     assert run.total("messages_direct") == sent
-    assert run.total("passed_for_communicator") == between == ranks * rounds * 9
+    # In each array that is ended, each that is looked at (MPI 4.1), and each way to poll.
+    assert run.total("passed_for_communicator") == between == ranks * (rounds * 9 + (7 if mpi.is_open_mpi else 3 + 10))
     return run
 
 
-@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
-@pytest.mark.parametrize("ranks", [2, 8])
+@pytest.mark.parametrize(
+    ("mpi", "ranks"),
+    [*((mpi, ranks) for mpi in WHEELS for ranks in (2, 8)), (STANDARD_ABI, 4)],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_every_way_to_end_requests(mpi, ranks, tmp_path):
     run = completion(mpi, ranks, tmp_path, 1, 3, memory="1G")
     assert not run.short_of_memory
@@ -47,6 +53,18 @@ def test_every_way_to_end_requests_on_two_nodes(mpi, tmp_path):
 def test_every_way_to_end_requests_while_memory_is_short(mpi, short, tmp_path):
     run = completion(mpi, short.ranks, tmp_path, short.each, 1, **short.settings)
     short.assert_paged(run)
+
+
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+@pytest.mark.parametrize("handler", ["fatal", "abort"])
+@pytest.mark.parametrize("size", [100, 1 * MIB])
+def test_a_message_that_is_too_long_ends_the_job(mpi, handler, size, tmp_path):
+    """Where the communicator's error handler says so; completion.c has those that return, and the program's own."""
+    program = compile_program(mpi, "truncated_abort.c")
+    run = headroom_run([program, handler, size], tmp_path, before=mpi.command(2), memory="1G", direct="on")
+    assert run.status != 0
+    assert "came back" not in run.output
+    assert "essage truncated" in run.errors
 
 
 def on_library_communicators(mpi, ranks: int, pressure: int, tmp_path, *how, may_pass, **settings):

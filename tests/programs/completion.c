@@ -1,8 +1,8 @@
 /* Requests of every kind in one array, ended by each function that can: direct messages, persistent ones, nonblocking
    collectives, the MPI library's own (on a communicator between groups, generalised, on files) and none. Also requests that
-   are freed or cancelled while they are active, messages that are too long for their receives, messages to oneself, the calls
-   with large counts, and receives whose ranks are in calls of the library when the message comes. Prints "ok", how many
-   messages this job sent inside the node, and how many on the communicator between groups.
+   are looked at, freed or cancelled while they are active, messages that are too long for their receives, messages to oneself,
+   the calls with large counts, and receives whose ranks are in calls of the library, or poll it, when the message comes. Prints
+   "ok", how many messages this job sent inside the node, and how many on communicators of the library.
    usage: completion PRESSURE_MIB ROUNDS FOLDER [DISTANCE] (to the rank that is sent to) */
 #include <unistd.h>
 
@@ -10,6 +10,8 @@
 #include "completion_edges.h"
 #include "completion_job.h"
 #include "completion_large_counts.h"
+#include "completion_looks.h"
+#include "completion_polls.h"
 
 /* Sends that only end when they are received, to ranks that have asked for them and then went into another call. */
 static void progress(void) {
@@ -65,20 +67,24 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const int distance = argc > 4 ? atoi(argv[4]) : 1;
+  distance = argc > 4 ? atoi(argv[4]) : 1;
   to = (rank + distance) % ranks;
   from = (rank + ranks - distance) % ranks;
   bytes = (size_t)atoi(argv[1]) << 20;
   pressure = malloc(bytes + 1);
   folder = argv[3];
   press();
+  make_between();
   arrays(atoi(argv[2]));
+  looked_at();
   freed();
   cancelled();
   truncated();
   to_oneself();
   progress();
+  polled();
   with_large_counts();
+  MPI_Comm_free(&between);
   long mine[2] = {sent, sent_between}, all[2];
   MPI_Reduce(mine, all, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
   if (rank == 0) {

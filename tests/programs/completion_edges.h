@@ -74,13 +74,22 @@ static void cancelled(void) {
   free(buffer);
 }
 
-/* Every way to receive a message that is longer than what it is received into. */
-static void truncated(void) {
-  MPI_Comm comm;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+/* A handler of the program's own: how often it was called, and with what last. It sends a message, as programs may. */
+static int handled, handled_class;
+static MPI_Comm handled_comm;
+static void handle(MPI_Comm* comm, int* error, ...) {
+  char byte = 1;
+  ++handled;
+  handled_comm = *comm;
+  MPI_Error_class(*error, &handled_class);
+  MPI_Sendrecv_replace(&byte, 1, MPI_BYTE, rank, 41, rank, 41, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  ++sent;
+}
+
+/* Every way to receive a message that is longer than what it is received into; the communicator's own handler is called. */
+static void truncated_on(MPI_Comm comm, int handles) {
   const int sizes[] = {2, 39, 128, 8000, 70000, 1 << 20};
-  enum { RECV, IRECV, ITEST, ANY, SOME, TEST_ANY, TEST_SOME, TEST_ALL, MRECV, IMRECV, BOTH, STARTED_ONE, KINDS };
+  enum { RECV, IRECV, ITEST, ANY, SOME, TEST_ANY, TEST_SOME, TEST_ALL, ALL_OF_IT, MRECV, IMRECV, BOTH, STARTED_ONE, KINDS };
   for (int i = 0; i < 6; ++i) {
     for (int kind = 0; kind < KINDS; ++kind) {
       const int count = sizes[i], room = count / 2;
@@ -92,11 +101,12 @@ static void truncated(void) {
       MPI_Message message;
       int error = MPI_SUCCESS, flag = 0, index, done = 0, class;
       status.MPI_ERROR = MPI_SUCCESS;
+      handled = 0;
       ++sent;
       if (kind != BOTH) {
         MPI_Isend(out, count, MPI_BYTE, to, 40, comm, &sending);
       }
-      if (kind >= IRECV && kind <= TEST_ALL) {
+      if (kind >= IRECV && kind <= ALL_OF_IT) {
         MPI_Irecv(in, room, MPI_BYTE, from, 40, comm, &request);
       }
       switch (kind) {
@@ -132,6 +142,9 @@ static void truncated(void) {
             error = MPI_Testall(1, &request, &flag, &status);
           }
           break;
+        case ALL_OF_IT:
+          error = MPI_Waitall(1, &request, &status);
+          break;
         case MRECV:
           MPI_Mprobe(from, 40, comm, &message, &status);
           check_status(&status, from, 40, count);
@@ -153,7 +166,8 @@ static void truncated(void) {
           break;
       }
       MPI_Error_class(error, &class);
-      if (kind == SOME || kind == TEST_SOME || kind == TEST_ALL) {
+      CHECK(handled == handles && (!handles || (handled_comm == comm && handled_class == class)));
+      if (kind == SOME || kind == TEST_SOME || kind == TEST_ALL || kind == ALL_OF_IT) {
         CHECK(class == MPI_ERR_IN_STATUS);
         MPI_Error_class(status.MPI_ERROR, &class);
       }
@@ -168,6 +182,21 @@ static void truncated(void) {
       free(in);
     }
   }
+}
+
+static void truncated(void) {
+  MPI_Comm comm, inherits;
+  MPI_Errhandler handler;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_create_errhandler(handle, &handler);
+  MPI_Comm_set_errhandler(comm, handler);
+  MPI_Errhandler_free(&handler);
+  truncated_on(comm, 1);
+  MPI_Comm_dup(comm, &inherits);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  truncated_on(inherits, 1);
+  truncated_on(comm, 0);
+  MPI_Comm_free(&inherits);
   MPI_Comm_free(&comm);
 }
 

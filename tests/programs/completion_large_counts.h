@@ -9,7 +9,7 @@ static void with_large_counts(void) {
   unsigned char *out = malloc((size_t)count), *in = malloc((size_t)count);
   static unsigned char attached[400000];
   MPI_Buffer_attach_c(attached, sizeof attached);
-  for (int kind = 0; kind < 12; ++kind) {
+  for (int kind = 0; kind < 18; ++kind) {
     MPI_Request request, sending = MPI_REQUEST_NULL;
     MPI_Status status;
     MPI_Message message;
@@ -66,11 +66,35 @@ static void with_large_counts(void) {
         memcpy(in, out, (size_t)count);
         MPI_Sendrecv_replace_c(in, count, MPI_BYTE, to, 70, from, 70, MPI_COMM_WORLD, &status);
         break;
+      case 12:
+        MPI_Isend_c(out, count, MPI_BYTE, to, 70, MPI_COMM_WORLD, &sending);
+        MPI_Mprobe(from, 70, MPI_COMM_WORLD, &message, &status);
+        MPI_Imrecv_c(in, count, MPI_BYTE, &message, &request);
+        break;
+      case 13:
+        MPI_Isendrecv_c(out, count, MPI_BYTE, to, 70, in, count, MPI_BYTE, from, 70, MPI_COMM_WORLD, &request);
+        break;
+      case 14:
+        memcpy(in, out, (size_t)count);
+        MPI_Isendrecv_replace_c(in, count, MPI_BYTE, to, 70, from, 70, MPI_COMM_WORLD, &request);
+        break;
+      default:
+        MPI_Recv_init_c(in, count, MPI_BYTE, from, 70, MPI_COMM_WORLD, &request);
+        (kind == 15   ? MPI_Send_init_c
+         : kind == 16 ? MPI_Ssend_init_c
+                      : MPI_Rsend_init_c)(out, count, MPI_BYTE, to, 70, MPI_COMM_WORLD, &sending);
+        MPI_Start(&request);
+        MPI_Barrier(MPI_COMM_WORLD); /* so that the receiver is ready */
+        MPI_Start(&sending);
     }
-    if (receives) {
+    if (receives || kind >= 12) {
       MPI_Wait(&request, &status);
     }
     MPI_Wait(&sending, MPI_STATUS_IGNORE);
+    if (kind >= 15) {
+      MPI_Request_free(&request);
+      MPI_Request_free(&sending);
+    }
     check_status(&status, from, 70, (int)count);
     MPI_Get_count_c(&status, MPI_BYTE, &got);
     CHECK(got == count);

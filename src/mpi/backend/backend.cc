@@ -187,9 +187,49 @@ int poll_until_done(Poll poll_library) {
 /// After a call that may find nothing: a program that polls in a loop counts as waiting after a while.
 inline int after_poll(int error, bool found) {
   if (core->counts_polls()) {
-    core->polled(found || error != MPI_SUCCESS);
+    core->polled(found || error != MPI_SUCCESS, {});
   }
   return error;
+}
+
+/// What a look at one request or several found.
+enum class Look {
+  kNothing,  // none is active
+  kPending,
+  kDone
+};
+
+inline Look look_by(int flag) { return flag != 0 ? Look::kDone : Look::kPending; }
+
+/// Polls the library by `look(profiled, error)`. The library makes progress for itself alone, and what the program looks for
+/// may come only when a node-mate has had what it needs of this rank. `kIsNews`: what is found is found once.
+template <int kProfiled, bool kIsNews = true, typename PollOnce>
+int poll_library(PollOnce look) {
+  struct Polled {
+    PollOnce& look;
+    int error;
+    Look found;
+    [[nodiscard]] bool ends() const { return found == Look::kDone || error != MPI_SUCCESS; }
+  };
+  Polled polled = {look, MPI_SUCCESS, Look::kPending};
+  polled.found = look(kProfiled, polled.error);
+  const bool ends = polled.ends();
+  if (direct_on && !ends) {
+    make_progress();
+  }
+  if (core->counts_polls() && polled.found != Look::kNothing) {
+    const auto again = [](void* what) {
+      if (direct_on) {
+        make_progress();
+      }
+      const InsideLibrary inside;
+      auto& poll = *static_cast<Polled*>(what);
+      poll.found = poll.look(1, poll.error);
+      return poll.ends();
+    };
+    core->polled(ends && (kIsNews || polled.error != MPI_SUCCESS), {ends ? nullptr : +again, &polled});
+  }
+  return polled.error;
 }
 
 void begin_datatypes();
