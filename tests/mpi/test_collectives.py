@@ -106,3 +106,14 @@ def test_collectives_that_do_not_wait_while_memory_is_short(mpi, engine, tmp_pat
 @pytest.mark.parametrize("engine", ["userfaultfd"], indirect=True)
 def test_collectives_that_do_not_wait_of_more_ranks_than_cores_while_memory_is_short(engine, tmp_path):
     collectives_that_do_not_wait_while_memory_is_short(WHEELS[1], 8, engine, tmp_path)
+
+
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+def test_ranks_that_only_send_do_not_run_ahead_without_end(mpi, tmp_path):
+    ranks, calls = 4, 3000
+    program = compile_program(mpi, "one_way.c")
+    run = headroom_run([program, calls], tmp_path, before=mpi.command(ranks), memory="1G", direct="on")
+    assert run.status == 0 and run.output == "ok\n", run.errors
+    assert run.total("collectives_direct") == ranks * (5 * calls + 6)
+    # Else all calls of three ranks may wait for the one that receives.
+    assert 0 < max(rank["messages_unexpected_peak"] for rank in run.report["ranks"]) <= (ranks - 1) * 513
