@@ -111,7 +111,7 @@ void Endpoint::end_if_peers_are_lost() {
   }
   for (int index = 0; index < node::kMaxMembers; ++index) {
     const node::Member& member = session_->ledger->members[index];
-    if (is_peer_[index] && member.state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::MemberState::kDied)) {
+    if (is_peer_[index] && node::is_missed(member)) {
       base::die("rank %d (process %d) has ended without leaving MPI, and a message that this rank waits for may never come",
                 member.rank.load(std::memory_order_relaxed), member.pid.load(std::memory_order_relaxed));
     }

@@ -246,15 +246,16 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
                            Sending*& sending) {
   const Guard guard(*this);
   const bool synchronous = kind == SendKind::kSynchronous;
-  const bool collective = kind == SendKind::kCollective;
+  const bool collective = kind == SendKind::kCollective || kind == SendKind::kBroadcast;
   trace::count_alone(collective ? Counter::kMessagesCollective : Counter::kMessagesDirect);
   trace::count_alone(collective ? Counter::kMessagesCollectiveBytes : Counter::kMessagesDirectBytes, content.bytes);
   // Where each process has a core of its own, and the receiver waits for this message and not for several.
   const bool passes_on = can_pass_on_ && !is_in_a_row(member) && !sched::waiters_may_sleep();
-  if (content.bytes <= (collective  ? kCollectiveInlineBytes
-                        : passes_on ? kPassedOnInlineBytes
-                                    : kInlineBytes) &&
-      !synchronous) {
+  const uint64_t most_inline = kind == SendKind::kBroadcast ? kBroadcastInlineBytes
+                               : collective                 ? kCollectiveInlineBytes
+                               : passes_on                  ? kPassedOnInlineBytes
+                                                            : kInlineBytes;
+  if (content.bytes <= most_inline && !synchronous) {
     return write_record(member, envelope, content, passes_on) ? SendOutcome::kComplete : SendOutcome::kNoMemory;
   }
   if (!left_.is_empty()) {
@@ -338,6 +339,7 @@ void Endpoint::help_receiver(Sending& sending) {
   Transfer& transfer = transfer_of(sending.record);
   TransferState state = transfer.state.load(std::memory_order_acquire);
   if (!is_taken(state) || !has_sharing(transfer) || sending.helped) {
+    sending.seen_taken_ns = 0;
     return;
   }
   if (state == TransferState::kTaken && transfer.attached == 0 && transfer.bytes < kSharedFrom) {

@@ -157,6 +157,7 @@ void after_init(int rank, int size, const char* abi, bool spins) {
     return;
   }
   pager::session().self->rank.store(rank, std::memory_order_relaxed);
+  pager::session().self->in_mpi.store(1, std::memory_order_relaxed);
   if (size == 1 && launched_ranks() > 1) {
     explain_singletons(abi);
   }
@@ -279,6 +280,11 @@ const CoreFunctions kCore = {
     before_init,
     after_init,
     after_session_init,
+    [] {
+      if (pager::is_running()) {
+        pager::session().self->in_mpi.store(0, std::memory_order_relaxed);
+      }
+    },
     [] {
       if (before_abort != nullptr) {
         before_abort();

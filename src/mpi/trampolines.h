@@ -58,6 +58,7 @@ struct CoreFunctions {
   void (*before_init)();
   void (*after_init)(int rank, int size, const char* abi, bool spins);
   void (*after_session_init)(const char* abi, bool spins);
+  void (*after_finalize)();
   void (*before_abort)();
   void (*choose_shortcuts)();
   bool (*needs_nonblocking_form)();

@@ -48,6 +48,7 @@ struct alignas(64) Member {
   std::atomic<uint32_t> state;  // MemberState
   std::atomic<int32_t> pid;
   std::atomic<int32_t> rank;           // of MPI_COMM_WORLD; -1 before MPI_Init
+  std::atomic<uint32_t> in_mpi;        // 1: between MPI_Init and the end of MPI_Finalize
   std::atomic<uint32_t> run_state;     // RunState
   std::atomic<uint32_t> slots;         // that it holds
   std::atomic<uint32_t> slots_wanted;  // for its next turn: one for each busy thread; 0 is 1
@@ -86,6 +87,13 @@ struct alignas(64) Member {
   char executable[64];
   char abi[16];
 };
+
+/// Whether it has ended, and others may wait for messages that it did not send.
+inline bool is_missed(const Member& member) {
+  const auto state = static_cast<MemberState>(member.state.load(std::memory_order_acquire));
+  return state == MemberState::kDied || ((state == MemberState::kLeaving || state == MemberState::kLeft) &&
+                                         member.in_mpi.load(std::memory_order_relaxed) != 0);
+}
 
 inline bool is_alive(const Member& member) {
   return member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive);

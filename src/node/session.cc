@@ -200,6 +200,7 @@ bool take_member_slot(Session& session) {
                                                std::memory_order_acq_rel)) {
         session.index = index;
         session.self = &member;
+        member.in_mpi.store(0, std::memory_order_relaxed);
         return true;
       }
     }
@@ -424,6 +425,9 @@ bool leave_session(Session& session) {
   uint32_t expected = static_cast<uint32_t>(MemberState::kAlive);
   if (!self.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kLeaving), std::memory_order_acq_rel)) {
     return false;
+  }
+  if (self.in_mpi.load(std::memory_order_relaxed) != 0) {
+    session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
   }
   session.ledger->held_slots.fetch_sub(self.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   return session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel) == 1;

@@ -34,6 +34,8 @@ constexpr uint64_t kAnotherWaitAfterNs = 1'000'000;  // since a library that wai
 
 std::atomic<bool> library_spins{false};
 thread_local uint32_t empty_polls __attribute__((tls_model("initial-exec"))) = 0;
+/// This thread is in poll_in_vain(): polls of functions of the program's that are called there are not counted.
+thread_local bool looks_on __attribute__((tls_model("initial-exec"))) = false;
 thread_local uint64_t polls_in_vain_since_ns __attribute__((tls_model("initial-exec"))) = 0;
 
 std::atomic<uint64_t> turn_began_ns{0};
@@ -281,23 +283,32 @@ namespace {
 /// lets others have theirs; one that has found nothing for long waits, and counts as blocked. A message of the library's may
 /// need several looks on each side to come, each of which would cost its rank a turn: so it is looked for without the slot, for
 /// a while, since the program may wait for something else, too.
-void poll_in_vain(uint64_t since_ns, uint64_t now, LookAgain again) {
+/// True if it was found so.
+bool poll_in_vain(uint64_t since_ns, uint64_t now, LookAgain again) {
+  bool found = false;
   if (now - since_ns > kBlockedAfterNs) {
     give_slot_up();
+    looks_on = true;
     const uint64_t until = base::monotonic_ns() + kLooksWithoutSlotNs;
     do {
       sleep_ns(100'000);
-    } while (again.look != nullptr && !again.look(again.what) && base::monotonic_ns() < until);
+      found = again.look != nullptr && again.look(again.what);
+    } while (again.look != nullptr && !found && base::monotonic_ns() < until);
+    looks_on = false;
     take_slot();
   } else if (now - turn_began_ns.load(std::memory_order_relaxed) > kShortTurnNs && somebody_is_ready()) {
     give_slot_up();
     take_slot();
   }
+  return found;
 }
 
 }  // namespace
 
 void polled(bool found, LookAgain again) {
+  if (looks_on) {
+    return;
+  }
   if (found) {
     empty_polls = 0;
     return;
@@ -311,7 +322,7 @@ void polled(bool found, LookAgain again) {
       if (empty_polls == kPollsBeforeGivingWay) {
         polls_in_vain_since_ns = now;
       }
-      poll_in_vain(polls_in_vain_since_ns, now, again);
+      empty_polls = poll_in_vain(polls_in_vain_since_ns, now, again) ? 0 : empty_polls;
       break;
     }
     case Mode::kYield:
@@ -336,7 +347,7 @@ void library_yielded() {
   }
   if (++yields > kRoundsBeforeSleep) {
     trace::count(Counter::kWaitsUnannounced, yields == kRoundsBeforeSleep + 1 ? 1 : 0);
-    poll_in_vain(since_ns, now, {});
+    (void)poll_in_vain(since_ns, now, {});
   }
   last_ns = base::monotonic_ns();
 }

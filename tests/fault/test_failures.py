@@ -151,7 +151,7 @@ def test_storage_fails_that_a_peer_needs(mpi, tmp_path):
     assert run.report["failed"] is True
 
 
-@pytest.mark.parametrize("how", ["kill", "kill-early", "poll"])
+@pytest.mark.parametrize("how", ["kill", "kill-early", "poll", "exit"])
 def test_survivors_that_no_launcher_ends(how, tmp_path):
     program = compile_program(WHEELS[0], "wait_and_die.c")
     run = headroom_run([*UNHEARD, program, how], tmp_path, before=[*LENIENT, "-n", "3"], memory="1G", direct="on", timeout=100)

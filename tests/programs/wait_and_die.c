@@ -1,5 +1,6 @@
 /* The last rank kills itself, or aborts the job (or all do), or waits to be killed, while the others wait for it. usage:
- * wait_and_die kill|kill-early|poll|abort|abort-all|sleep: "kill-early" before any message, "poll" while the others poll. */
+ * wait_and_die kill|kill-early|poll|exit|abort|abort-all|sleep: "kill-early" before any message, "poll" while the others poll,
+ * "exit" in order but for MPI_Finalize. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +25,9 @@ int main(int argc, char** argv) {
   }
   if (rank == ranks - 1 && (early || polling || strcmp(argv[1], "kill") == 0)) {
     raise(SIGKILL);
+  }
+  if (rank == ranks - 1 && strcmp(argv[1], "exit") == 0) {
+    exit(3);
   }
   for (int there = 0; polling && !there;) {
     MPI_Iprobe(ranks - 1, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);

@@ -196,20 +196,21 @@ inline int after_poll(int error, bool found) {
 enum class Look {
   kNothing,  // none is active
   kPending,
+  kSeen,  // complete, and it was seen before: by a call that ends nothing
   kDone
 };
 
 inline Look look_by(int flag) { return flag != 0 ? Look::kDone : Look::kPending; }
 
 /// Polls the library by `look(profiled, error)`. The library makes progress for itself alone, and what the program looks for
-/// may come only when a node-mate has had what it needs of this rank. `kIsNews`: what is found is found once.
-template <int kProfiled, bool kIsNews = true, typename PollOnce>
+/// may come only when a node-mate has had what it needs of this rank.
+template <int kProfiled, typename PollOnce>
 int poll_library(PollOnce look) {
   struct Polled {
     PollOnce& look;
     int error;
     Look found;
-    [[nodiscard]] bool ends() const { return found == Look::kDone || error != MPI_SUCCESS; }
+    [[nodiscard]] bool ends() const { return found != Look::kPending || error != MPI_SUCCESS; }
   };
   Polled polled = {look, MPI_SUCCESS, Look::kPending};
   polled.found = look(kProfiled, polled.error);
@@ -227,7 +228,7 @@ int poll_library(PollOnce look) {
       poll.found = poll.look(1, poll.error);
       return poll.ends();
     };
-    core->polled(ends && (kIsNews || polled.error != MPI_SUCCESS), {ends ? nullptr : +again, &polled});
+    core->polled(ends && polled.found != Look::kSeen, {ends ? nullptr : +again, &polled});
   }
   return polled.error;
 }
@@ -431,7 +432,9 @@ int wrap_Finalize() {
   const InsideLibrary inside;
   const WithoutSlot waiting;
   nonblocking_form = false;
-  return real.Finalize[kProfiled]();
+  const int error = real.Finalize[kProfiled]();
+  core->after_finalize();
+  return error;
 }
 
 /// The job ends here, and the library may end this process without any of its exit handlers.
