@@ -117,3 +117,14 @@ def test_ranks_that_only_send_do_not_run_ahead_without_end(mpi, tmp_path):
     assert run.total("collectives_direct") == ranks * (2 * calls + 3)
     # Else all calls of three ranks may wait for the one that receives.
     assert 0 < max(rank["messages_unexpected_peak"] for rank in run.report["ranks"]) <= (ranks - 1) * 513
+
+
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_every_operation_that_is_exact(mpi, ranks, tmp_path):
+    program = compile_program(mpi, "exact_operations.c")
+    run = headroom_run([program], tmp_path, before=mpi.command(ranks), memory="1G", direct="on")
+    assert run.status == 0, run.errors
+    made = int(re.fullmatch(r"ok (\d+)\n", run.output)[1])
+    assert run.total("collectives_direct") == ranks * made
+    assert run.total("collectives_started") == ranks * (13 * 10 + 2 * 2)  # MPI_Iallreduce, of each operation and type

@@ -122,6 +122,18 @@ def test_random_datatypes(mpi, ranks, tmp_path):
     assert run.total("messages_fetched") > count // 4
 
 
+def test_calls_that_programs_seldom_use(mpi, tmp_path):
+    run, count = messages(mpi, 3, tmp_path, "rare", 1, memory="1G")
+    assert count == run.total("messages_direct") == 3 * (12 * 4 + 2 * 12 + 4 + 3 * 2)
+    run.assert_each_message_went_one_way()
+
+
+def test_calls_that_programs_seldom_use_while_memory_is_short(mpi, short, tmp_path):
+    run, count = messages(mpi, short.ranks, tmp_path, "rare", short.each, **short.settings)
+    assert count == run.total("messages_direct") == short.ranks * (12 * 4 + 2 * 12 + 4 + 3 * 2)
+    short.assert_paged(run)
+
+
 def test_a_sender_that_waits_helps(mpi, tmp_path):
     """Content of 64 to 256 KiB that takes a while to copy, since it is in many pieces: the sender copies some of them."""
     run, count = messages(mpi, 2, tmp_path, "helped", 1, 0, 400, memory="1G")

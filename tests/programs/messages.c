@@ -5,6 +5,7 @@
 
 #include "messages_calls.h"
 #include "messages_job.h"
+#include "messages_rare.h"
 #include "messages_types.h"
 
 /* Rank 0 gets messages from all, by wildcards in the order in which each was sent, and by tag in reverse. */
@@ -176,6 +177,8 @@ int main(int argc, char** argv) {
   } else if (strcmp(argv[1], "types") == 0) {
     types(seed, count);
     scattered();
+  } else if (strcmp(argv[1], "rare") == 0) {
+    rare();
   } else if (strcmp(argv[1], "helped") == 0) {
     helped(count);
   } else if (strcmp(argv[1], "order") == 0) {
