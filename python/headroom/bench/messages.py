@@ -25,7 +25,12 @@ GROUPS |= {"transposition": 4, "crowd": 8, "work": 8, "one-sided": 2, "threads":
 # The libraries' settings: one copy by the kernel, and for more ranks than cores, giving the processor away.
 SINGLE_COPY = {"mpich": [{}, {"MPIR_CVAR_CH4_CMA_ENABLE": "1"}], "openmpi": [{}]}
 CROWDED = {
-    "mpich": [{}, {"MPIR_CVAR_POLLS_BEFORE_YIELD": "0"}, {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}],
+    "mpich": [
+        {},
+        {"MPIR_CVAR_POLLS_BEFORE_YIELD": "0"},
+        {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"},
+        {"MPIR_CVAR_CH4_CMA_ENABLE": "1"},
+    ],
     "openmpi": [{}, {"OMPI_MCA_mpi_yield_when_idle": "1"}],
 }
 # Each rank on a node of its own, as far as Headroom knows, and with a transport that would reach another one.
