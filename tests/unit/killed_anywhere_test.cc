@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "base/settings.h"
@@ -183,8 +184,12 @@ TEST_P(KilledAnywhere, TheOtherOneGetsWholeMessagesOrLearnsOfIt) {
   setenv("HEADROOM_ATTACH", scenario().attaches ? "auto" : "off", 1);
   base::load_settings();
   test::open_steps();
-  ASSERT_EQ(0, survive(kNobody));
-  const long all = steps->taken;
+  // A victim that waits steps, too, and longer where the machine is busy: the shortest of a few runs is what every run has.
+  long all = std::numeric_limits<long>::max();
+  for (int run = 0; run < 4; ++run) {
+    ASSERT_EQ(0, survive(kNobody));
+    all = std::min(all, steps->taken.load());
+  }
   ASSERT_GT(all, 100);
   // Densely where it begins and where it ends, and evenly between, where a long message is mostly copied.
   constexpr long kDense = 400;
