@@ -251,10 +251,10 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   trace::count_alone(collective ? Counter::kMessagesCollectiveBytes : Counter::kMessagesDirectBytes, content.bytes);
   // Where each process has a core of its own, and the receiver waits for this message and not for several.
   const bool passes_on = can_pass_on_ && !is_in_a_row(member) && !sched::waiters_may_sleep();
-  const uint64_t most_inline = kind == SendKind::kBroadcast ? kBroadcastInlineBytes
-                               : collective                 ? kCollectiveInlineBytes
-                               : passes_on                  ? kPassedOnInlineBytes
-                                                            : kInlineBytes;
+  const uint64_t most_inline = kind == SendKind::kBroadcast && !pager::is_armed() ? kBroadcastInlineBytes
+                               : collective                                       ? kCollectiveInlineBytes
+                               : passes_on                                        ? kPassedOnInlineBytes
+                                                                                  : kInlineBytes;
   if (content.bytes <= most_inline && !synchronous) {
     return write_record(member, envelope, content, passes_on) ? SendOutcome::kComplete : SendOutcome::kNoMemory;
   }

@@ -339,7 +339,7 @@ int main(int argc, char** argv) {
   MPI_Type_create_resized(MPI_INT, 0, GAP * (MPI_Aint)sizeof(int), &one);
   MPI_Type_dup(one, &gaps);
   MPI_Type_commit(&gaps);
-  const int counts[] = {0, 1, 3, 126, 127, 1000, 4500, 70000};
+  const int counts[] = {0, 1, 3, 126, 127, 1024, 1025, 4500, 70000};
   for (int round = 0; round < rounds; ++round) {
     for (int which = 0; which < 2; ++which) {
       comm = which == 0 ? MPI_COMM_WORLD : turned;
