@@ -122,6 +122,7 @@ def test_random_datatypes(mpi, ranks, tmp_path):
     assert run.total("messages_fetched") > count // 4
 
 
+@pytest.mark.parametrize("mpi", [*WHEELS, STANDARD_ABI], ids=lambda mpi: mpi.name)
 def test_calls_that_programs_seldom_use(mpi, tmp_path):
     run, count = messages(mpi, 3, tmp_path, "rare", 1, memory="1G")
     assert count == run.total("messages_direct") == 3 * (12 * 4 + 2 * 12 + 4 + 3 * 2)

@@ -1,8 +1,23 @@
 /* Part of messages.c: calls that programs seldom use. MPI_Isendrecv by size, datatype and source, MPI_Iprobe of every size,
-   statuses of messages that are no whole number of elements, handles that pass through Fortran's. */
+   statuses of messages that are no whole number of elements, handles that pass through integers (Fortran's, or the standard
+   ABI's, which has no Fortran). */
 #pragma once
 
 #include "messages_job.h"
+
+#ifdef MPI_ABI_VERSION
+typedef int Number;
+#define REQUEST_NUMBER MPI_Request_toint
+#define NUMBERED_REQUEST MPI_Request_fromint
+#define MESSAGE_NUMBER MPI_Message_toint
+#define NUMBERED_MESSAGE MPI_Message_fromint
+#else
+typedef MPI_Fint Number;
+#define REQUEST_NUMBER MPI_Request_c2f
+#define NUMBERED_REQUEST MPI_Request_f2c
+#define MESSAGE_NUMBER MPI_Message_c2f
+#define NUMBERED_MESSAGE MPI_Message_f2c
+#endif
 
 static const int rare_sizes[] = {0, 1, 128, 129, 512, 513, 8168, 8169, 16384, 65536, 262145, 1 << 20};
 enum { RARE_SIZES = sizeof rare_sizes / sizeof *rare_sizes };
@@ -110,7 +125,7 @@ static void counted(void) {
   MPI_Type_free(&half);
 }
 
-/* Handles that a program hands to Fortran and gets back. */
+/* Handles that a program makes a number of and gets back. */
 static void converted(void) {
   for (int rounds = 0; rounds < 3; ++rounds) {
     int in = -1, out = rank + rounds, flag;
@@ -118,8 +133,8 @@ static void converted(void) {
     MPI_Message message;
     MPI_Irecv(&in, 1, MPI_INT, from, 50, MPI_COMM_WORLD, &receive);
     MPI_Isend(&out, 1, MPI_INT, to, 50, MPI_COMM_WORLD, &send);
-    const MPI_Fint numbers[2] = {MPI_Request_c2f(receive), MPI_Request_c2f(send)};
-    MPI_Request both[2] = {MPI_Request_f2c(numbers[0]), MPI_Request_f2c(numbers[1])};
+    const Number numbers[2] = {REQUEST_NUMBER(receive), REQUEST_NUMBER(send)};
+    MPI_Request both[2] = {NUMBERED_REQUEST(numbers[0]), NUMBERED_REQUEST(numbers[1])};
     CHECK(both[0] == receive && both[1] == send);
     MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
     CHECK(in == from + rounds && both[0] == MPI_REQUEST_NULL && both[1] == MPI_REQUEST_NULL);
@@ -128,7 +143,7 @@ static void converted(void) {
     if (!flag) {
       MPI_Mprobe(from, 51, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
     }
-    message = MPI_Message_f2c(MPI_Message_c2f(message));
+    message = NUMBERED_MESSAGE(MESSAGE_NUMBER(message));
     in = -1;
     MPI_Imrecv(&in, 1, MPI_INT, &message, &receive);
     CHECK(message == MPI_MESSAGE_NULL);
