@@ -21,7 +21,8 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
-constexpr uint64_t kTouchAhead = 16;  // blocks
+constexpr uint64_t kTouchAhead = 16;   // blocks
+constexpr uint64_t kFreshLately = 16;  // first touches that faulted
 
 /// Room for one block that somebody waits for.
 bool take_room_for_one() {
@@ -50,26 +51,48 @@ bool may_touch_ahead(uint64_t block) {
          state_of(word_of(block).load(std::memory_order_acquire)) == kFresh;
 }
 
+/// The run that an access to fresh `block` continues, or a new one in place of the one that was continued longest ago.
+FreshRun& fresh_run_at(uint64_t block) {
+  FreshRun* oldest = &state.fresh_runs[0];
+  for (FreshRun& run : state.fresh_runs) {
+    if (run.used_at != 0 && run.next == block) {
+      run.window = run.window == 0 ? 1 : run.window * 2;
+      run.used_at = ++state.fresh_clock;
+      return run;
+    }
+    oldest = run.used_at < oldest->used_at ? &run : oldest;
+  }
+  *oldest = {block + 1, 0, ++state.fresh_clock};
+  return *oldest;
+}
+
+/// How many blocks one run may get ahead, so that none leaves before its use.
+uint64_t most_touched_ahead() {
+  uint64_t active = 0;
+  for (const FreshRun& run : state.fresh_runs) {
+    active += run.window > 0 && run.used_at + kFreshLately > state.fresh_clock ? 1 : 0;
+  }
+  const uint64_t most = state.resident.room_ahead(share_of_memory() / kBlockBytes) / 2 / (active > 0 ? active : 1);
+  return most < kTouchAhead ? most : kTouchAhead;
+}
+
 /// Who has touched several blocks in order gets the next ones, too, the more the longer it goes on. (What lies behind the end
-/// of an allocation is zero, and leaves without being written.)
+/// of an allocation is zero, and leaves without being written.) For those that it will touch next, room is made meanwhile.
 void touch_ahead(uint64_t block, bool write) {
-  const bool in_order = block == state.fresh_next;
-  state.fresh_window = !in_order ? 0 : state.fresh_window == 0 ? 1 : state.fresh_window * 2;
-  const uint64_t most = state.resident.room_ahead(share_of_memory() / kBlockBytes) / 2;
-  state.fresh_window = state.fresh_window < kTouchAhead ? state.fresh_window : kTouchAhead;
-  state.fresh_window = state.fresh_window < most ? state.fresh_window : most;
+  FreshRun& run = fresh_run_at(block);
+  const uint64_t most = most_touched_ahead();
+  run.window = run.window < most ? run.window : most;
   uint64_t next = block + 1;
   const bool waited = state.waits_for_others;
-  if (state.fresh_window > 0) {
-    make_room(static_cast<int64_t>(state.fresh_window * kBlockBytes));
-  }
-  for (; next <= block + state.fresh_window && may_touch_ahead(next) && (!write || may_write(next)) && reserve_blocks(1);
-       ++next) {
+  const uint64_t transfer = most < kTransferBlocks ? most : kTransferBlocks;
+  const uint64_t soon = run.window > transfer ? run.window : transfer;
+  make_room(static_cast<int64_t>(2 * soon * kBlockBytes));
+  for (; next <= block + run.window && may_touch_ahead(next) && (!write || may_write(next)) && reserve_blocks(1); ++next) {
     state.resident.expect(next);
     make_fresh(next, write);
     trace::count(Counter::kBlocksTouchedAhead);
   }
-  state.fresh_next = next;
+  run.next = next;
   state.waits_for_others = waited && state.waits_for_others;  // nobody waits for these
 }
 

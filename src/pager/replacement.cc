@@ -10,6 +10,7 @@ constexpr uint64_t kLeastPassing = 4;
 constexpr uint64_t kPassingPart = 16;
 constexpr uint64_t kEnoughPassing = 16;  // to read ahead, where the part is less
 constexpr uint64_t kMostOfLittle = 4;
+constexpr uint64_t kOfReader = 4;  // blocks: the one it is at, those that come next, and the one before
 constexpr uint64_t kKeptHiddenPart = 4;
 constexpr uint64_t kPassingHiddenPart = 2;
 constexpr double kGrowth = 1.0;  // for a block that came back
@@ -37,7 +38,8 @@ bool Replacement::open(uint64_t blocks) {
 double Replacement::passing_target(uint64_t room) const {
   const uint64_t part = room / kPassingPart;
   const uint64_t enough = room / kMostOfLittle < kEnoughPassing ? room / kMostOfLittle : kEnoughPassing;
-  const uint64_t larger = part > enough ? part : enough;
+  uint64_t larger = part > enough ? part : enough;
+  larger = larger > readers_ * kOfReader ? larger : readers_ * kOfReader;
   const double least = static_cast<double>(larger > kLeastPassing ? larger : kLeastPassing);
   const double most = static_cast<double>(room) / 2;
   return least + grown_ < most ? least + grown_ : most;

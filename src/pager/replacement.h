@@ -73,6 +73,8 @@ class Replacement {
   [[nodiscard]] uint32_t first() const;
   [[nodiscard]] uint32_t after(uint32_t block) const;
 
+  /// So many readers go on side by side now: the passing queue must hold what each is at, and what it comes to next.
+  void serve_readers(uint64_t count) { readers_ = count; }
   /// How far a reader may read ahead, in blocks, so that none leaves before its use, if there is room for `room` blocks.
   [[nodiscard]] uint64_t room_ahead(uint64_t room) const;
 
@@ -114,7 +116,8 @@ class Replacement {
   uint64_t left_again_ = 0;
   uint64_t coming_ = 0;
   uint64_t known_ = 0;  // blocks that were ever loaded, and are not forgotten
-  double grown_ = 0;    // how much longer the passing queue is than at least
+  uint64_t readers_ = 0;
+  double grown_ = 0;  // how much longer the passing queue is than at least
 };
 
 }  // namespace headroom::pager

@@ -16,7 +16,9 @@
 namespace headroom::pager {
 
 inline constexpr int kMaxPending = 512;
-inline constexpr int kStreams = 8;
+inline constexpr int kStreams = 32;        // programs go over many arrays in step
+inline constexpr uint64_t kUsesKnown = 8;  // of a stream
+inline constexpr int kFreshRuns = 32;
 inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
 static_assert(kTransferBlocks * arena::kBlockBytes == kStripeBytes);
 inline constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
@@ -36,16 +38,25 @@ struct Pending {
 
 /// A sequential reader: blocks up to `end`, and without it, are to be read ahead.
 struct Stream {
-  int64_t last;                 // last block that faulted
-  int64_t next;                 // first block not yet looked at
-  int64_t end;                  // read ahead up to here
-  int64_t window;               // in blocks; doubles while the reader goes on
-  uint64_t used_at;             // for replacement
-  int64_t direction;            // 1, -1, or 0 while it is not known
-  int64_t marker;               // block that was left unmapped; behind `last` if there is none ahead
-  int64_t sample = -1;          // the marker before
-  int64_t written_samples = 0;  // how many markers in a row the program has written to
-  bool followed = false;        // a reader was there; else it was only announced
+  int64_t last;                    // last block that faulted
+  int64_t next;                    // first block not yet looked at
+  int64_t end;                     // read ahead up to here
+  int64_t window;                  // in blocks; doubles while the reader goes on
+  uint64_t used_at;                // for replacement
+  int64_t direction;               // 1, -1, or 0 while it is not known
+  int64_t marker;                  // block that was left unmapped; behind `last` if there is none ahead
+  int64_t sample = -1;             // the marker before
+  int64_t written_samples = 0;     // how many markers in a row the program has written to
+  bool followed = false;           // a reader was there; else it was only announced
+  uint64_t extended = 0;           // how often its reader was seen to go on
+  uint64_t uses[kUsesKnown] = {};  // when, the last times
+};
+
+/// Somebody who touches fresh blocks in order.
+struct FreshRun {
+  uint64_t next;     // where he will go on
+  uint64_t window;   // how many blocks he gets ahead
+  uint64_t used_at;  // for replacement
 };
 
 struct State {
@@ -67,12 +78,12 @@ struct State {
   uint64_t stream_clock = 0;
   std::atomic<bool>* may_touch_ahead = nullptr;  // by block; set by the program's threads
   std::atomic<bool>* may_be_huge = nullptr;      // by 2 MiB of the partition (huge_pages.cc)
-  uint64_t fresh_next = 0;                       // where somebody who touches blocks in order will go on
-  uint64_t fresh_window = 0;                     // how many of them are touched ahead
-  uint64_t awake_until_ns = 0;                   // the thread does not sleep before
-  bool waits_for_others = false;                 // asked other ranks for room
-  bool collects = false;                         // the blocks of a transfer that has ended are in no list yet
-  bool turn_is_cut = false;                      // what must_wait_for_turn() said last
+  FreshRun fresh_runs[kFreshRuns] = {};
+  uint64_t fresh_clock = 0;
+  uint64_t awake_until_ns = 0;    // the thread does not sleep before
+  bool waits_for_others = false;  // asked other ranks for room
+  bool collects = false;          // the blocks of a transfer that has ended are in no list yet
+  bool turn_is_cut = false;       // what must_wait_for_turn() said last
   uint64_t asked_at_ns = 0;
   int asked_member = -1;
   int answered_member = -1;  // is rung when what it has asked for is gone

@@ -21,22 +21,36 @@ using namespace arena;
 using trace::Counter;
 
 constexpr uint32_t kNearestPages = 16;
+constexpr uint32_t kNearestOfYoung = 2;
+constexpr uint64_t kYoung = 3;
 constexpr int64_t kSureSamples = 2;
 constexpr int64_t kShownAhead = 16;
+constexpr int64_t kMostUnseen = 64;
 constexpr int64_t kWide = 4 * static_cast<int64_t>(kTransferBlocks);
 
-/// Whether an access to `block` goes on in that direction, where the stream is or a little ahead.
-bool continues(const Stream& stream, int64_t block, int64_t direction) {
-  const int64_t next = stream.direction != 0 ? stream.next : stream.last + direction;
-  return stream.window != 0 && stream.direction != -direction && (block - stream.last) * direction > 0 &&
-         (block - next) * direction <= 1;
+/// How many blocks just before `block`, in that direction, are in memory: a reader passes them without a fault.
+int64_t passed_unseen(int64_t block, int64_t direction) {
+  const auto committed = static_cast<int64_t>(state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes);
+  int64_t count = 0;
+  for (int64_t before = block - direction; count < kMostUnseen && before >= 0 && before < committed; before -= direction) {
+    if (state_of(word_of(static_cast<uint64_t>(before)).load(std::memory_order_relaxed)) != kResident) {
+      break;
+    }
+    ++count;
+  }
+  return count;
 }
 
-/// The stream that an access to `block` continues, or nullptr; `direction` is then which way.
+/// The stream that an access to `block` continues, where it is or a little ahead, or nullptr; `direction` is then which way.
 Stream* stream_of(uint64_t block, int64_t& direction) {
+  const auto number = static_cast<int64_t>(block);
+  const int64_t unseen[2] = {passed_unseen(number, 1), passed_unseen(number, -1)};
   for (Stream& stream : state.streams) {
     for (direction = 1; direction >= -1; direction -= 2) {
-      if (continues(stream, static_cast<int64_t>(block), direction)) {
+      const int64_t next = stream.direction != 0 ? stream.next : stream.last + direction;
+      const int64_t farthest = stream.direction != 0 ? 1 + unseen[direction > 0 ? 0 : 1] : 1;
+      if (stream.window != 0 && stream.direction != -direction && (number - stream.last) * direction > 0 &&
+          (number - next) * direction <= farthest) {
         return &stream;
       }
     }
@@ -54,12 +68,17 @@ bool is_seen_already(int64_t block) {
   return false;
 }
 
-Stream* oldest_stream() {
+/// In place of the stream that was used longest ago.
+void begin_stream(Stream begun) {
   Stream* oldest = &state.streams[0];
   for (Stream& stream : state.streams) {
     oldest = stream.used_at < oldest->used_at ? &stream : oldest;
   }
-  return oldest;
+  begun.used_at = ++state.stream_clock;
+  for (uint64_t& use : begun.uses) {
+    use = begun.used_at;
+  }
+  *oldest = begun;
 }
 
 /// At a marker: what has become of the one before.
@@ -69,6 +88,27 @@ void note_sample(Stream& stream) {
     stream.written_samples = (word & kDirty) != 0 ? stream.written_samples + 1 : 0;
   }
   stream.sample = stream.marker;
+}
+
+/// How far one stream may read ahead, in blocks. All together they must not push out what was read and is not used yet, so it
+/// has what others do not take, or an equal part. A reader counts if it has been seen since this one was for the last times.
+uint64_t room_of_one(const Stream& stream) {
+  const uint64_t longest_ago = stream.uses[stream.extended % kUsesKnown];
+  uint64_t count = 1;
+  uint64_t taken = 0;
+  for (const Stream& other : state.streams) {
+    const int64_t ahead = (other.next - other.last) * other.direction - 1;
+    if (&other != &stream && other.followed && ahead > 0 && other.used_at > longest_ago) {
+      ++count;
+      taken += static_cast<uint64_t>(ahead);
+    }
+  }
+  if (stream.extended >= kUsesKnown) {
+    state.resident.serve_readers(count);
+  }
+  const uint64_t room = state.resident.room_ahead(share_of_memory() / kBlockBytes);
+  const uint64_t part = room / count > 2 ? room / count : 2;
+  return room > taken + part ? room - taken : part;
 }
 
 uint64_t committed_blocks() { return state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes; }
@@ -126,7 +166,7 @@ void read_ahead(Stream& stream) {
 
 /// Moves the end on, as far as the memory goes and no more than two windows from the reader's last fault.
 void extend_by(Stream& stream, int64_t blocks) {
-  const auto room = static_cast<int64_t>(state.resident.room_ahead(share_of_memory() / kBlockBytes));
+  const auto room = static_cast<int64_t>(room_of_one(stream));
   const int64_t fits = room > stream.window ? room : stream.window;
   const int64_t most = fits < stream.window * 2 ? fits : stream.window * 2;
   const int64_t farthest = stream.last + stream.direction * (1 + most);
@@ -140,16 +180,16 @@ void extend_by(Stream& stream, int64_t blocks) {
 
 bool continues_stream(uint64_t block, uint32_t page) {
   int64_t direction = 0;
-  if (stream_of(block, direction) == nullptr) {
-    return false;
+  const Stream* stream = stream_of(block, direction);
+  if (stream == nullptr || page == kWholeBlock) {
+    return stream != nullptr;
   }
-  return page == kWholeBlock || (direction > 0 ? page < kNearestPages : page >= kBlockBytes / kPageBytes - kNearestPages);
+  // Among many beginnings a jump may well hit the block beside one by chance.
+  const uint32_t nearest = stream->extended < kYoung ? kNearestOfYoung : kNearestPages;
+  return direction > 0 ? page < nearest : page >= kBlockBytes / kPageBytes - nearest;
 }
 
 Stream* extend_stream(uint64_t number) {
-  const uint64_t asked = base::settings().readahead / kBlockBytes;
-  const uint64_t room = state.resident.room_ahead(share_of_memory() / kBlockBytes);
-  const auto largest = static_cast<int64_t>(asked < room ? asked : room);
   const auto block = static_cast<int64_t>(number);
   int64_t direction = 0;
   Stream* stream = stream_of(number, direction);
@@ -157,7 +197,7 @@ Stream* extend_stream(uint64_t number) {
     return nullptr;
   }
   if (stream == nullptr) {  // perhaps the beginning of one
-    *oldest_stream() = {block, block, block, 2, ++state.stream_clock, 0, block};
+    begin_stream({block, block, block, 2, 0, 0, block});
     return nullptr;
   }
   if (stream->direction == 0) {
@@ -167,11 +207,16 @@ Stream* extend_stream(uint64_t number) {
   if (block == stream->marker) {
     note_sample(*stream);
   }
+  const uint64_t asked = base::settings().readahead / kBlockBytes;
+  const uint64_t room = room_of_one(*stream);
+  const auto largest = static_cast<int64_t>(asked < room ? asked : room);
   stream->used_at = ++state.stream_clock;
+  stream->uses[stream->extended++ % kUsesKnown] = stream->used_at;
   stream->followed = true;
   stream->last = block;
   stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
-  stream->next = (stream->next - block) * direction > 0 ? stream->next : block + direction;
+  const bool left = state_of(word_of(number).load(std::memory_order_relaxed)) == kStored;
+  stream->next = !left && (stream->next - block) * direction > 0 ? stream->next : block + direction;
   const int64_t end = block + direction * (1 + stream->window);
   stream->end = (stream->end - end) * direction > 0 ? stream->end : end;
   extend_by(*stream, 0);
@@ -234,7 +279,7 @@ void read_announced(uint64_t first, uint64_t count) {
   const uint64_t most = share_of_memory() / kBlockBytes / 2;
   const auto window = static_cast<int64_t>(count < most ? count : most);
   const auto begin = static_cast<int64_t>(first);
-  *oldest_stream() = {begin, begin, begin + window, window, ++state.stream_clock, 1, begin};
+  begin_stream({begin, begin, begin + window, window, 0, 1, begin});
 }
 
 void read_streams_ahead() {

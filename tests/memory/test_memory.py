@@ -25,6 +25,20 @@ def test_sweeps_keep_what_fits(engine, tmp_path):
     assert run.total("faults_probation") > 0  # what stays was looked at
 
 
+@pytest.mark.parametrize(("arrays", "times"), [(2, 1.2), (6, 1.6)])
+def test_arrays_that_are_used_in_step(arrays, times, engine, tmp_path):
+    """What is read ahead for one does not push out what was read for another: each pass reads what does not fit, once."""
+    footprint, budget, passes = 128 * MIB, 64 * MIB, 6
+    program = compile_program(None, "in_step.c", PUBLIC_HEADERS)
+    run = headroom_run([program, arrays, 128, passes], tmp_path, memory="64M", engine=engine)
+    assert run.status == 0 and "wrong 0" in run.output, run.errors
+    run.assert_paged(footprint, budget)
+    read = sorted(int(line.split()[3]) * MIB for line in run.output.splitlines() if line.startswith("pass"))
+    assert len(read) == passes
+    needed = footprint - (budget - run.total("other_bytes_peak"))
+    assert read[passes // 2] <= times * needed, (run.output, needed)
+
+
 def test_rounds_of_ranks_turn_direction(mpi, tmp_path):
     """Ranks that take turns: in each round what does not fit is read, and not what the last rounds left behind."""
     program = compile_program(mpi, "rounds.c", PUBLIC_HEADERS)
