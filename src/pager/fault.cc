@@ -12,6 +12,7 @@
 #include "pager/labels.h"
 #include "pager/page_table.h"
 #include "pager/random_access.h"
+#include "pager/sparse_readers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -142,10 +143,16 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
   if (state.resident.is_hidden(block)) {
     state.resident.used(block);
     trace::count(Counter::kFaultsProbation);
-    Stream* stream = continues_stream(block, kWholeBlock) ? extend_stream(block) : nullptr;
+    Stream* stream = continues_stream(block, page) ? extend_stream(block) : nullptr;
     if (stream != nullptr) {
       show_ahead(*stream);
     }
+  }
+  if ((word & (kMarker | kMapped)) == kMarker && !write && gets_page_of_probe(block, page)) {
+    // Read-only, and the block's word does not say it: whatever else is done with the block is done as if nothing were mapped.
+    state.engine->map({view.address + page * kPageBytes, kPageBytes}, false);
+    extend_stream(block);
+    return true;
   }
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write.
   const bool writable = write || ((word & kDirty) != 0 && state_of(word) == kResident && may_write(block));
@@ -276,6 +283,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
     return;
   }
   trace::count(Counter::kFaults);
+  note_entry(block, page);
   const bool from_storage = state_of(word) == kStored || state_of(word) == kReading || state_of(word) == kSinglePages;
   if (from_storage) {
     const bool goes_on = continues_stream(block, page);

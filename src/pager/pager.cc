@@ -7,6 +7,7 @@
 #include "pager/checksums.h"
 #include "pager/labels.h"
 #include "pager/read_buffers.h"
+#include "pager/sparse_readers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
@@ -61,8 +62,8 @@ Status start_once() {
   state.may_touch_ahead = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   state.may_be_huge = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   const base::Result<int> requests = open_request_descriptor();
-  if (!state.resident.open(blocks) || !open_single_pages(blocks) || !open_read_buffers() || state.room_reserved == nullptr ||
-      state.may_touch_ahead == nullptr || state.may_be_huge == nullptr || !requests.ok()) {
+  if (!state.resident.open(blocks) || !open_single_pages(blocks) || !open_sparse_readers(blocks) || !open_read_buffers() ||
+      state.room_reserved == nullptr || state.may_touch_ahead == nullptr || state.may_be_huge == nullptr || !requests.ok()) {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }

@@ -17,6 +17,7 @@ constexpr int64_t kShortNs = 80'000;  // half as much and more is what a busy ma
 constexpr int kLeastSure = 16;        // random faults in excess of others
 constexpr int kLongSure = 16;         // so many more are remembered
 constexpr int kDoubt = 4;
+constexpr int kSparseFaults = 1 << 16;
 constexpr int kWholePaysAt = 4;  // pages: reading so many alone takes longer than reading the block
 constexpr uint32_t kKnownTurns = 16;
 constexpr uint64_t kWholeAhead = 32;  // blocks
@@ -38,6 +39,7 @@ uint64_t read_once = 0;    // different pages read in it
 uint64_t jumped_to = 0;    // blocks of which pages were read alone in it, or that were read as a whole instead
 uint32_t too_many_in = 0;  // the last turn in which these did not fit in memory
 int sureness = 0;
+int sparse_faults = 0;  // so many on storage are expected to be those of sparse readers
 int sure = kLeastSure;
 uint64_t computed_ns = 0;  // at the last fault on storage
 uint64_t recent_pages[kRecent] = {};
@@ -126,7 +128,14 @@ bool is_better_read_whole(uint64_t block) {
   return true;
 }
 
-void doubt_random_access() { sureness /= 2; }
+void prefer_single_pages() { sparse_faults = kSparseFaults; }
+
+bool expects_sparse_readers() { return sparse_faults > 0; }
+
+void doubt_random_access() {
+  sureness /= 2;
+  sparse_faults /= 2;
+}
 
 void begin_turn_of_pages() {
   ++current_turn;
@@ -144,6 +153,7 @@ void note_storage_fault(bool in_order) {
   const uint64_t now = nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
   const bool random = !in_order && static_cast<int64_t>(now - computed_ns) < kShortNs;
   computed_ns = now;
+  sparse_faults -= sparse_faults > 0 ? 1 : 0;
   if (random) {
     sure = sureness == 0 ? faults_until_sure() : sure;
     sureness = sureness < sure + kLongSure ? sureness + 1 : sureness;
@@ -154,8 +164,8 @@ void note_storage_fault(bool in_order) {
 
 bool prefers_single_page(uint64_t block, uint32_t page) {
   const bool continues = page != kWholeBlock && continues_recent(block, page);
-  return page != kWholeBlock && !continues && sureness >= sure && state.engine->kind() != base::EngineChoice::kSigsegv &&
-         !is_better_read_whole(block);
+  return page != kWholeBlock && !continues && (sureness >= sure || sparse_faults > 0) &&
+         state.engine->kind() != base::EngineChoice::kSigsegv && !is_better_read_whole(block);
 }
 
 bool read_ahead_in_jumps(uint64_t block) {

@@ -40,6 +40,11 @@ void note_page_read(uint64_t block, uint32_t page);
 /// Whether the block is to be read as a whole, although the access is random; the rank then asks for the memory that this
 /// takes.
 bool is_better_read_whole(uint64_t block);
+/// A sparse reader was found (sparse_readers.h): the next faults on storage, for some time, are better served by single pages,
+/// but for those that clearly go on in order.
+void prefer_single_pages();
+/// Whether that time lasts.
+bool expects_sparse_readers();
 /// A block of single pages was read in order after all.
 void doubt_random_access();
 

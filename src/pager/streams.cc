@@ -10,7 +10,9 @@
 // mapped writable at once, which saves a fault a block; if it was wrong, as much is written out in vain as lies between two
 // markers.
 #include "pager/fork.h"
+#include "pager/random_access.h"
 #include "pager/read_buffers.h"
+#include "pager/sparse_readers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -185,7 +187,8 @@ bool continues_stream(uint64_t block, uint32_t page) {
     return stream != nullptr;
   }
   // Among many beginnings a jump may well hit the block beside one by chance.
-  const uint32_t nearest = stream->extended < kYoung ? kNearestOfYoung : kNearestPages;
+  const bool is_strict = stream->extended < kYoung || expects_sparse_readers();
+  const uint32_t nearest = is_strict ? kNearestOfYoung : kNearestPages;
   return direction > 0 ? page < nearest : page >= kBlockBytes / kPageBytes - nearest;
 }
 
@@ -198,6 +201,11 @@ Stream* extend_stream(uint64_t number) {
   }
   if (stream == nullptr) {  // perhaps the beginning of one
     begin_stream({block, block, block, 2, 0, 0, block});
+    return nullptr;
+  }
+  if (is_sparse_reader(static_cast<uint64_t>(stream->last))) {
+    *stream = {};
+    prefer_single_pages();
     return nullptr;
   }
   if (stream->direction == 0) {

@@ -39,6 +39,18 @@ def test_arrays_that_are_used_in_step(arrays, times, engine, tmp_path):
     assert read[passes // 2] <= times * needed, (run.output, needed)
 
 
+@pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
+def test_columns_of_a_matrix_are_read_in_single_pages(engine, tmp_path):
+    """Its blocks do not stay until the next column is gone over, its pages do: whole blocks would be read 200 times."""
+    footprint, budget = 144 * MIB, 72 * MIB
+    run = headroom_run([compile_program(None, "columns.c"), 3072], tmp_path, memory="72M", engine=engine)
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    run.assert_paged(footprint, budget)
+    assert run.total("readers_sparse") > 0
+    assert run.total("single_pages_read") > 3072
+    assert run.total("bytes_read") < 10 * footprint, run.report["total"]
+
+
 def test_rounds_of_ranks_turn_direction(mpi, tmp_path):
     """Ranks that take turns: in each round what does not fit is read, and not what the last rounds left behind."""
     program = compile_program(mpi, "rounds.c", PUBLIC_HEADERS)

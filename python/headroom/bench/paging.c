@@ -3,10 +3,10 @@
  *   paging MIB PHASE...     each rank allocates MIB and goes through the phases; a barrier lies between any two
  *   paging disk FOLDER MIB  bandwidth and small reads of a file there, past the page cache
  *
- * Phases: touch read write update backward strided, one pass over the array each; random-read:N and random-update:N, N words
- * at random in each rank. Content is checked: word i is i * kStep + version, so a pass knows the sum that it must find.
- * Prints "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest rank; of all; the last two under Headroom,
- * else 0). */
+ * Phases: touch read write update backward strided in-step columns, one pass over the array each; random-read:N and
+ * random-update:N, N words at random in each rank. Content is checked: word i is i * kStep + version, so a pass knows the sum
+ * that it must find. Prints "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest rank; of all; the last
+ * two under Headroom, else 0). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <headroom/headroom.h>
@@ -92,6 +92,39 @@ static void read_strided(void) {
   must_be(sum);
 }
 
+/* Eight parts of the array side by side, as a loop over the fields of a grid. */
+static void read_in_step(void) {
+  enum { kParts = 8 };
+  const uint64_t part = words / kParts;
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < part; ++i) {
+    for (uint64_t each = 0; each < kParts; ++each) {
+      sum += array[each * part + i];
+    }
+  }
+  for (uint64_t i = part * kParts; i < words; ++i) {
+    sum += array[i];
+  }
+  must_be(sum);
+}
+
+/* The array as a square matrix that lies in rows, column by column. */
+static void read_columns(void) {
+  uint64_t n = 1, sum = 0;
+  while ((n + 1) * (n + 1) <= words) {
+    ++n;
+  }
+  for (uint64_t column = 0; column < n; ++column) {
+    for (uint64_t row = 0; row < n; ++row) {
+      sum += array[row * n + column];
+    }
+  }
+  for (uint64_t i = n * n; i < words; ++i) {
+    sum += array[i];
+  }
+  must_be(sum);
+}
+
 static void read_random(uint64_t count, uint64_t seed) {
   for (uint64_t each = 0; each < count; ++each) {
     const uint64_t i = next_random(&seed) % words;
@@ -115,8 +148,8 @@ static uint64_t run_phase(const char* phase, uint64_t seed) {
   static const struct {
     const char* name;
     void (*run)(void);
-  } passes[] = {{"touch", overwrite}, {"write", overwrite},        {"read", read_all},
-                {"update", update},   {"backward", read_backward}, {"strided", read_strided}};
+  } passes[] = {{"touch", overwrite},        {"write", overwrite},      {"read", read_all},        {"update", update},
+                {"backward", read_backward}, {"strided", read_strided}, {"in-step", read_in_step}, {"columns", read_columns}};
   for (size_t each = 0; each < sizeof passes / sizeof *passes; ++each) {
     if (strcmp(phase, passes[each].name) == 0) {
       passes[each].run();

@@ -50,6 +50,7 @@ GROUPS = {
     "memory": Group(1, 512, 2048, [*SWEEPS, "random-read:2000000"], "memory enough"),
     "sweeps": Group(1, 1024, 512, SWEEPS, "twice the budget"),
     "rounds": Group(4, 256, 512, SWEEPS, "twice the budget"),
+    "patterns": Group(1, 512, 256, ["touch", "in-step", "in-step", "in-step", "columns"], "twice the budget"),
     "random": Group(1, 768, 256, ["touch", "random-read:60000", "random-update:60000"], "three times the budget"),
     "random of 8": Group(
         8, 96, 256, ["touch", *["random-read:12000"] * 3, *["random-update:12000"] * 3], "three times the budget"
@@ -109,13 +110,13 @@ def bound_of(group: Group, phase: str, disk: dict[str, float]) -> tuple[float | 
     """Seconds that the disk needs, and MiB that must be read, if each pass finds all of the budget in memory."""
     missing = group.ranks * group.mib - group.budget
     kind = phase.split(",")[0]
-    if missing <= 0 or kind.startswith("random") or kind == "strided":
+    if missing <= 0 or kind.startswith("random") or kind in ("strided", "columns"):
         return None, None
     if kind == "touch":
         return missing / disk["write"], 0
     if kind == "read" and "first" not in phase:
         return missing / disk["read"], missing
-    if kind == "backward":
+    if kind in ("backward", "in-step"):
         return missing / disk["read"], missing
     # The first pass that reads finds what the pass before has left dirty, and the pass that writes reads nothing it must.
     if kind == "write":

@@ -1,0 +1,89 @@
+// See sparse_readers.h. One probe at a time.
+#include "pager/sparse_readers.h"
+
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+constexpr uint64_t kMarkersToAProbe = 4;
+constexpr int kMostPages = 16;  // a quarter of the block
+constexpr int kSureAfter = 4;   // probes in a row
+
+struct Probe {
+  bool runs;
+  bool again;  // the reader came to the block at the same page as the last time
+  uint64_t block;
+  uint64_t pages;  // that it has used, a bit each
+};
+
+Probe probe = {};
+uint8_t* entries = nullptr;  // of each block: the page where it was entered last, and one
+uint64_t entered = UINT64_MAX;
+bool entered_again = false;
+uint64_t markers = 0;
+int found = 0;  // probes in a row that found a sparse reader
+
+uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
+
+void end_probe(bool sparse) {
+  probe.runs = false;
+  found = sparse && probe.again ? found + 1 : 0;
+}
+
+}  // namespace
+
+bool open_sparse_readers(uint64_t blocks) {
+  entries = static_cast<uint8_t*>(base::reserve_memory(blocks));
+  return entries != nullptr;
+}
+
+void note_entry(uint64_t block, uint32_t page) {
+  if (page == kWholeBlock || (probe.runs && probe.block == block)) {
+    return;
+  }
+  const auto entry = static_cast<uint8_t>(page + 1);
+  entered = block;
+  entered_again = entries[block] == entry;
+  entries[block] = entry;
+}
+
+bool gets_page_of_probe(uint64_t block, uint32_t page) {
+  if (page == kWholeBlock || state.engine->kind() == base::EngineChoice::kSigsegv) {
+    return false;
+  }
+  if (!probe.runs || probe.block != block) {
+    if (++markers % kMarkersToAProbe != 0 || entered != block) {
+      return false;
+    }
+    probe = {true, entered_again, block, bit_of(page)};
+    return true;
+  }
+  const uint64_t beside = (page > 0 ? bit_of(page - 1) : 0) | (page + 1 < kPagesOfBlock ? bit_of(page + 1) : 0);
+  if ((probe.pages & (beside | bit_of(page))) != 0) {
+    end_probe(false);  // in order, or it writes there
+    return false;
+  }
+  probe.pages |= bit_of(page);
+  if (__builtin_popcountll(probe.pages) > kMostPages) {
+    end_probe(false);
+    return false;
+  }
+  return true;
+}
+
+bool is_sparse_reader(uint64_t block) {
+  if (!probe.runs || probe.block != block) {
+    return false;
+  }
+  end_probe(true);
+  if (found < kSureAfter) {
+    return false;
+  }
+  found = 0;
+  trace::count(trace::Counter::kReadersSparse);
+  return true;
+}
+
+}  // namespace headroom::pager

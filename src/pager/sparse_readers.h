@@ -1,0 +1,27 @@
+// Readers that go from block to block in order and use a few pages of each only, the same ones again and again: somebody who
+// walks down the columns of a matrix that lies in rows. Read as a whole, its blocks do not stay until the next column; its
+// pages would.
+//
+// They are found by *probes*: of some markers (streams.cc) the reader gets the page alone that it has asked for, and what it
+// asks for next says how it goes on. Where it goes over the block in order, that costs one fault more. Not with sigsegv, which
+// cannot map single pages.
+//
+// Private to src/pager; for the pager thread alone.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::pager {
+
+/// Reserves addresses for what is known of each block; false if there are none.
+bool open_sparse_readers(uint64_t blocks);
+
+/// Notes an access to the page of a block that is on storage or a marker.
+void note_entry(uint64_t block, uint32_t page);
+/// Whether the access to a marker, which is in memory and not mapped, is to get its page alone.
+bool gets_page_of_probe(uint64_t block, uint32_t page);
+/// A reader that was seen at `block` before goes on. True if it was found often enough to use few pages, the same as the last
+/// time.
+bool is_sparse_reader(uint64_t block);
+
+}  // namespace headroom::pager
