@@ -22,7 +22,8 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
-constexpr uint64_t kTouchAhead = 16;   // blocks
+constexpr uint64_t kTouchAhead = 16;  // blocks
+constexpr uint64_t kPartForPages = 4;
 constexpr uint64_t kFreshLately = 16;  // first touches that faulted
 
 /// Room for one block that somebody waits for.
@@ -87,7 +88,9 @@ void touch_ahead(uint64_t block, bool write) {
   const bool waited = state.waits_for_others;
   const uint64_t transfer = most < kTransferBlocks ? most : kTransferBlocks;
   const uint64_t soon = run.window > transfer ? run.window : transfer;
-  make_room(static_cast<int64_t>(2 * soon * kBlockBytes));
+  if (state.resident.count() > 4 * soon) {  // else it might be at this block's cost, which the thread has not used yet
+    make_room(static_cast<int64_t>(2 * soon * kBlockBytes));
+  }
   for (; next <= block + run.window && may_touch_ahead(next) && (!write || may_write(next)) && reserve_blocks(1); ++next) {
     state.resident.expect(next);
     make_fresh(next, write);
@@ -367,6 +370,9 @@ void read_done(uint64_t first, uint64_t count) {
 }
 
 void pump() {
+  if (wants_room_for_pages()) {
+    (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages));
+  }
   const bool waits = state.turn_is_cut && must_wait_for_turn(false);
   if (state.pending_count > 0) {
     for (Pending& pending : state.pending) {

@@ -39,6 +39,7 @@ uint64_t read_once = 0;    // different pages read in it
 uint64_t jumped_to = 0;    // blocks of which pages were read alone in it, or that were read as a whole instead
 uint32_t too_many_in = 0;  // the last turn in which these did not fit in memory
 int sureness = 0;
+bool room_is_wanted = false;
 int sparse_faults = 0;  // so many on storage are expected to be those of sparse readers
 int sure = kLeastSure;
 uint64_t computed_ns = 0;  // at the last fault on storage
@@ -128,7 +129,16 @@ bool is_better_read_whole(uint64_t block) {
   return true;
 }
 
-void prefer_single_pages() { sparse_faults = kSparseFaults; }
+void prefer_single_pages() {
+  sparse_faults = kSparseFaults;
+  room_is_wanted = true;
+}
+
+bool wants_room_for_pages() {
+  const bool wanted = room_is_wanted;
+  room_is_wanted = false;
+  return wanted;
+}
 
 bool expects_sparse_readers() { return sparse_faults > 0; }
 

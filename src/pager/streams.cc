@@ -223,8 +223,7 @@ Stream* extend_stream(uint64_t number) {
   stream->followed = true;
   stream->last = block;
   stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
-  const bool left = state_of(word_of(number).load(std::memory_order_relaxed)) == kStored;
-  stream->next = !left && (stream->next - block) * direction > 0 ? stream->next : block + direction;
+  stream->next = (stream->next - block) * direction > 0 ? stream->next : block + direction;
   const int64_t end = block + direction * (1 + stream->window);
   stream->end = (stream->end - end) * direction > 0 ? stream->end : end;
   extend_by(*stream, 0);
