@@ -151,7 +151,7 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
       show_ahead(*stream);
     }
   }
-  if ((word & (kMarker | kMapped)) == kMarker && !write && gets_page_of_probe(block, page)) {
+  if ((word & (kMarker | kMapped)) == kMarker && gets_page_of_probe(block, page, write)) {
     // Read-only, and the block's word does not say it: whatever else is done with the block is done as if nothing were mapped.
     state.engine->map({view.address + page * kPageBytes, kPageBytes}, false);
     extend_stream(block);

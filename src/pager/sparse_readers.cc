@@ -10,6 +10,7 @@ namespace {
 constexpr uint64_t kMarkersToAProbe = 4;
 constexpr int kMostPages = 16;  // a quarter of the block
 constexpr int kSureAfter = 4;   // probes in a row
+constexpr uint16_t kEras = UINT16_MAX / kPagesOfBlock - 1;
 
 struct Probe {
   bool runs;
@@ -19,7 +20,8 @@ struct Probe {
 };
 
 Probe probe = {};
-uint8_t* entries = nullptr;  // of each block: the page where it was entered last, and one
+uint16_t* entries = nullptr;  // of each block: at which page, and when (an era), it was entered last
+uint16_t era = 1;             // ends when a reader is seen to use all of a block: where it entered others says nothing
 uint64_t entered = UINT64_MAX;
 bool entered_again = false;
 uint64_t markers = 0;
@@ -29,13 +31,16 @@ uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
 
 void end_probe(bool sparse) {
   probe.runs = false;
+  if (!sparse) {
+    era = era < kEras ? era + 1 : 1;
+  }
   found = sparse && probe.again ? found + 1 : 0;
 }
 
 }  // namespace
 
 bool open_sparse_readers(uint64_t blocks) {
-  entries = static_cast<uint8_t*>(base::reserve_memory(blocks));
+  entries = static_cast<uint16_t*>(base::reserve_memory(blocks * sizeof(uint16_t)));
   return entries != nullptr;
 }
 
@@ -43,17 +48,21 @@ void note_entry(uint64_t block, uint32_t page) {
   if (page == kWholeBlock || (probe.runs && probe.block == block)) {
     return;
   }
-  const auto entry = static_cast<uint8_t>(page + 1);
+  const auto entry = static_cast<uint16_t>(era * kPagesOfBlock + page);
   entered = block;
   entered_again = entries[block] == entry;
   entries[block] = entry;
 }
 
-bool gets_page_of_probe(uint64_t block, uint32_t page) {
-  if (page == kWholeBlock || state.engine->kind() == base::EngineChoice::kSigsegv) {
+bool gets_page_of_probe(uint64_t block, uint32_t page, bool write) {
+  const bool is_probed = probe.runs && probe.block == block;
+  if (write || page == kWholeBlock || state.engine->kind() == base::EngineChoice::kSigsegv) {
+    if (is_probed) {
+      end_probe(false);  // it gets the whole block, so nothing more will be seen
+    }
     return false;
   }
-  if (!probe.runs || probe.block != block) {
+  if (!is_probed) {
     if (++markers % kMarkersToAProbe != 0 || entered != block) {
       return false;
     }
@@ -62,7 +71,7 @@ bool gets_page_of_probe(uint64_t block, uint32_t page) {
   }
   const uint64_t beside = (page > 0 ? bit_of(page - 1) : 0) | (page + 1 < kPagesOfBlock ? bit_of(page + 1) : 0);
   if ((probe.pages & (beside | bit_of(page))) != 0) {
-    end_probe(false);  // in order, or it writes there
+    end_probe(false);  // in order
     return false;
   }
   probe.pages |= bit_of(page);

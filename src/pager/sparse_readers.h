@@ -19,7 +19,7 @@ bool open_sparse_readers(uint64_t blocks);
 /// Notes an access to the page of a block that is on storage or a marker.
 void note_entry(uint64_t block, uint32_t page);
 /// Whether the access to a marker, which is in memory and not mapped, is to get its page alone.
-bool gets_page_of_probe(uint64_t block, uint32_t page);
+bool gets_page_of_probe(uint64_t block, uint32_t page, bool write);
 /// A reader that was seen at `block` before goes on. True if it was found often enough to use few pages, the same as the last
 /// time.
 bool is_sparse_reader(uint64_t block);

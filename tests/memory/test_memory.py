@@ -23,6 +23,7 @@ def test_sweeps_keep_what_fits(engine, tmp_path):
     outside = run.total("other_bytes_peak")
     assert run.total("bytes_read") <= 1.2 * sweeps * (footprint - (budget - outside)), run.report["total"]
     assert run.total("faults_probation") > 0  # what stays was looked at
+    assert run.total("readers_sparse") == 0
 
 
 @pytest.mark.parametrize(("arrays", "times"), [(2, 1.2), (6, 1.6)])
@@ -37,6 +38,7 @@ def test_arrays_that_are_used_in_step(arrays, times, engine, tmp_path):
     assert len(read) == passes
     needed = footprint - (budget - run.total("other_bytes_peak"))
     assert read[passes // 2] <= times * needed, (run.output, needed)
+    assert run.total("readers_sparse") == run.total("single_pages_read") == 0
 
 
 @pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
