@@ -53,6 +53,16 @@ def test_columns_of_a_matrix_are_read_in_single_pages(engine, tmp_path):
     assert run.total("bytes_read") < 10 * footprint, run.report["total"]
 
 
+@pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
+def test_strides_that_come_to_other_pages_each_time_are_read_in_blocks(engine, tmp_path):
+    """Few pages of each block are used, but none again before all others: alone they would take longer than the blocks."""
+    run = headroom_run([compile_program(None, "strided.c"), 64], tmp_path, memory="32M", engine=engine)
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    run.assert_paged(64 * MIB, 32 * MIB)
+    assert run.total("readers_sparse") == 0
+    assert run.total("single_pages_read") < 64 * MIB // 4096 // 8
+
+
 def test_rounds_of_ranks_turn_direction(mpi, tmp_path):
     """Ranks that take turns: in each round what does not fit is read, and not what the last rounds left behind."""
     program = compile_program(mpi, "rounds.c", PUBLIC_HEADERS)
