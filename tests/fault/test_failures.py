@@ -329,7 +329,8 @@ def test_forced_abi_that_is_another(tmp_path):
 def test_wrong_launcher_is_explained(tmp_path):
     """N times rank 0 of 1: the launcher of another MPI."""
     program = compile_program(WHEELS[1], "out_of_core.c")
-    run = headroom_run([program, 2, 1], tmp_path, before=WHEELS[0].command(3), memory="64M")
+    long_enough = 1000  # for all of them to be there at one time: who comes when the others are gone says it again
+    run = headroom_run([program, 2, long_enough], tmp_path, before=WHEELS[0].command(3), memory="64M")
     assert run.errors.count('this one is "rank 0 of 1"') == 1, run.errors
     assert "headroom run -n 3" in run.errors
 
