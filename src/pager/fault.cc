@@ -22,8 +22,8 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
-constexpr uint64_t kTouchAhead = 16;  // blocks
-constexpr uint64_t kPartForPages = 4;
+constexpr uint64_t kTouchAhead = 16;   // blocks
+constexpr uint64_t kPartForPages = 4;  // of memory is cleared when a sparse reader is found
 constexpr uint64_t kFreshLately = 16;  // first touches that faulted
 
 /// Room for one block that somebody waits for.

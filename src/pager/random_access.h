@@ -43,11 +43,11 @@ bool is_better_read_whole(uint64_t block);
 /// A sparse reader was found (sparse_readers.h): the next faults on storage, for some time, are better served by single pages,
 /// but for those that clearly go on in order.
 void prefer_single_pages();
+/// Whether that time lasts.
+bool expects_sparse_readers();
 /// Whether one was found since this was asked the last time: whole blocks that it has passed, and will use as little of again,
 /// are to make room for the pages of others.
 bool wants_room_for_pages();
-/// Whether that time lasts.
-bool expects_sparse_readers();
 /// A block of single pages was read in order after all.
 void doubt_random_access();
 

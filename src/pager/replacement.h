@@ -115,9 +115,9 @@ class Replacement {
   uint64_t came_back_ = 0;
   uint64_t left_again_ = 0;
   uint64_t coming_ = 0;
-  uint64_t known_ = 0;  // blocks that were ever loaded, and are not forgotten
-  uint64_t readers_ = 0;
-  double grown_ = 0;  // how much longer the passing queue is than at least
+  uint64_t known_ = 0;    // blocks that were ever loaded, and are not forgotten
+  uint64_t readers_ = 0;  // that go on side by side
+  double grown_ = 0;      // how much longer the passing queue is than at least
 };
 
 }  // namespace headroom::pager

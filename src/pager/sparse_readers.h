@@ -16,7 +16,7 @@ namespace headroom::pager {
 /// Reserves addresses for what is known of each block; false if there are none.
 bool open_sparse_readers(uint64_t blocks);
 
-/// Notes an access to the page of a block that is on storage or a marker.
+/// Notes the page at which a fault came to a block; the faults of a probe are not new entries.
 void note_entry(uint64_t block, uint32_t page);
 /// Whether the access to a marker, which is in memory and not mapped, is to get its page alone.
 bool gets_page_of_probe(uint64_t block, uint32_t page, bool write);
