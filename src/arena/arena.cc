@@ -142,21 +142,32 @@ uint64_t inode_of(int descriptor) {
   return fstat(descriptor, &status) == 0 ? (uint64_t{status.st_dev} << 32) ^ status.st_ino : 0;
 }
 
-bool map_peer_partition(int index, int descriptor) {
+bool map_peer_partition(int index, int descriptor, uint64_t bytes) {
   const uintptr_t wanted = partition_base(index);
-  for (uint64_t bytes = kPartitionBytes; bytes >= kSmallestPartitionBytes; bytes /= 2) {
-    const long view =
-        map_raw(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, descriptor, 0);
-    if (!base::is_error(view) && static_cast<uintptr_t>(view) == wanted) {
-      exclude_from_children_and_dumps(wanted, bytes);
-      advise_small_pages(wanted, bytes);
-      return true;
-    }
-    if (!base::is_error(view)) {
-      (void)system_call(SYS_munmap, view, bytes);
-    }
+  const long view =
+      map_raw(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, descriptor, 0);
+  if (base::is_error(view)) {
+    return false;
   }
-  return false;
+  if (static_cast<uintptr_t>(view) != wanted) {
+    (void)system_call(SYS_munmap, view, bytes);
+    return false;
+  }
+  exclude_from_children_and_dumps(wanted, bytes);
+  advise_small_pages(wanted, bytes);
+  return true;
+}
+
+bool give_addresses_up(Partition& partition, uintptr_t from) {
+  const uint64_t limit = partition.limit.load(std::memory_order_relaxed);
+  const uint64_t kept = (from - partition.base) / kBlockBytes * kBlockBytes;
+  if (from < partition.base || kept >= limit || kept < partition.committed.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  partition.limit.store(kept, std::memory_order_relaxed);
+  (void)system_call(SYS_munmap, partition.base + kept, limit - kept);
+  (void)system_call(SYS_munmap, partition.alias + kept, limit - kept);
+  return true;
 }
 
 Status commit(Partition& partition, uint64_t bytes, bool accessible) {
@@ -164,11 +175,12 @@ Status commit(Partition& partition, uint64_t bytes, bool accessible) {
   if (bytes <= before) {
     return Status::kOk;
   }
-  if (bytes > partition.limit) {
+  const uint64_t most = partition.limit.load(std::memory_order_relaxed);
+  if (bytes > most) {
     return Status::kNoMemory;
   }
   uint64_t after = (bytes + kCommitStep - 1) / kCommitStep * kCommitStep;
-  after = after > partition.limit ? partition.limit : after;
+  after = after > most ? most : after;
   // RLIMIT_FSIZE would raise SIGXFSZ; the limit is looked at instead of tried.
   {
     struct {

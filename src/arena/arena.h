@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arena/addresses.h"
 #include "arena/huge_page_file.h"
 #include "base/status.h"
 
@@ -29,9 +30,6 @@ namespace headroom::arena {
 // transfers are merged over neighbouring blocks anyway; at 64 KiB sweeps lost a third, at 2 MiB small budgets lose grain.
 inline constexpr uint64_t kBlockBytes = 256 << 10;
 inline constexpr uint64_t kPageBytes = 4096;
-// Above what the address sanitizer takes for itself, below where programs and libraries are put on 47-bit addresses.
-inline constexpr uintptr_t kArenaBase = 0x110000000000;
-inline constexpr uint64_t kPartitionBytes = uint64_t{256} << 30;
 inline constexpr uint64_t kSmallestPartitionBytes = uint64_t{1} << 30;
 inline constexpr int kMaxStaticRegions = 64;
 
@@ -77,7 +75,7 @@ struct StaticRegion {
 struct Partition {
   uintptr_t base = 0;                  // view of offset 0
   uintptr_t alias = 0;                 // alias of offset 0
-  uint64_t limit = 0;                  // bytes of addresses reserved
+  std::atomic<uint64_t> limit{0};      // bytes of addresses reserved; may shrink (give_addresses_up)
   std::atomic<uint64_t> committed{0};  // bytes mapped so far, a multiple of kBlockBytes
   int descriptor = -1;                 // the memfd
   int table_descriptor = -1;           // the block table's
@@ -95,15 +93,16 @@ base::Status open_partition(Partition& partition, int index, bool may_be_huge);
 /// What tells the file of a partition from any other.
 uint64_t inode_of(int descriptor);
 
-/// Maps the partition of member `index` of the node, whose file `descriptor` is here, at the addresses that it has in all
-/// processes; false if they are not free here. Without a right to it: use holds (pager.h).
-bool map_peer_partition(int index, int descriptor);
+/// Maps the partition of member `index` of the node, `bytes` whose file `descriptor` is here, at the addresses that it has in
+/// all processes; false if they are not free here. Without a right to it: use holds (pager.h).
+bool map_peer_partition(int index, int descriptor, uint64_t bytes);
+
+/// Leaves the addresses from `from` on to others; the partition ends before them. False if some of what follows is committed.
+/// Not beside commit().
+bool give_addresses_up(Partition& partition, uintptr_t from);
 
 /// Maps a member's block table, whose file `descriptor` is here; nullptr if that cannot be had.
 BlockWord* map_block_table(int descriptor);
-
-/// Where member `index`'s partition begins in all processes.
-inline uintptr_t partition_base(int index) { return kArenaBase + static_cast<uintptr_t>(index) * kPartitionBytes; }
 
 /// Makes at least `bytes` of the partition usable. New pages are mapped readable and writable if `accessible`, else not at
 /// all. kNoMemory (silently) when the partition is full or RLIMIT_FSIZE or RLIMIT_AS forbid it: the caller falls back.

@@ -54,7 +54,7 @@ bool try_open(const node::Session& session, int index) {
   if (file < 0) {
     return false;
   }
-  const bool mapped = arena::map_peer_partition(index, file);
+  const bool mapped = arena::map_peer_partition(index, file, member.arena_bytes.load(std::memory_order_relaxed));
   (void)base::system_call(SYS_close, file);
   if (mapped) {
     own_index = session.index;
@@ -116,18 +116,17 @@ arena::BlockWord* open_peer_blocks(const node::Session& session, int index) {
 
 void expect_use(const char* begin, uint64_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(begin);
-  const uint64_t index = (address - arena::kArenaBase) / arena::kPartitionBytes;
-  if (bytes == 0 || address < arena::kArenaBase || index >= node::kMaxMembers || static_cast<int>(index) == own_index ||
-      used[index] == nullptr) {
+  const int index = arena::partition_at(address);
+  if (bytes == 0 || index < 0 || index == own_index || used[index] == nullptr) {
     return;
   }
-  const uint64_t offset = address - arena::partition_base(static_cast<int>(index));
+  const uint64_t offset = address - arena::partition_base(index);
   const uint64_t first = offset / kStretchBytes;
   const uint64_t end = (offset + bytes + kStretchBytes - 1) / kStretchBytes;
   if (!note_use(used[index], first, end)) {
     // A page that is mapped for reading is mapped for writing too: nobody asks to be told of writes to shared memory.
-    (void)base::system_call(SYS_madvise, arena::partition_base(static_cast<int>(index)) + first * kStretchBytes,
-                            (end - first) * kStretchBytes, MADV_POPULATE_READ);
+    (void)base::system_call(SYS_madvise, arena::partition_base(index) + first * kStretchBytes, (end - first) * kStretchBytes,
+                            MADV_POPULATE_READ);
   }
 }
 

@@ -234,6 +234,11 @@ bool allocate_at(void* address, uint64_t bytes) {
   return true;
 }
 
+bool give_addresses_up(const void* address) {
+  base::LockHolder lock(heap_lock);
+  return pager::give_addresses_up(reinterpret_cast<uintptr_t>(address));
+}
+
 bool claim_for_static_data(uint64_t bytes, uint64_t& offset) {
   const uint64_t whole = (bytes + arena::kBlockBytes - 1) / arena::kBlockBytes * arena::kBlockBytes;
   const base::Result<Placement> placement = place(whole, arena::kBlockBytes);

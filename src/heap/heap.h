@@ -42,6 +42,8 @@ bool resize_in_place(void* address, uint64_t bytes);
 /// Makes [address, address + bytes) of the arena zeroed memory of the program's, whatever parts of it were in use before; false
 /// if it cannot be had.
 bool allocate_at(void* address, uint64_t bytes);
+/// Leaves the addresses from `address` on, where nothing has been allocated yet, to others; false if something has.
+bool give_addresses_up(const void* address);
 /// Zeroes a range, giving whole blocks back to the system.
 void zero(void* address, uint64_t bytes);
 /// True if `address` lies in this process's part of the arena (not: static data).

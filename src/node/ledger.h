@@ -73,6 +73,7 @@ struct alignas(64) Member {
   std::atomic<uint32_t> nonblocking_collectives;
   std::atomic<int32_t> arena_descriptor;  // of the memfd of its partition, in its process (direct/peer_memory.h)
   std::atomic<uint64_t> arena_inode;      // tells whether that is still the same file
+  std::atomic<uint64_t> arena_bytes;      // of addresses that it has
   std::atomic<int32_t> table_descriptor;  // the same of its block table
   std::atomic<uint64_t> table_inode;
   std::atomic<uint32_t> arms;  // 1: its memory is watched, or is going to be: peers must ask before they use it

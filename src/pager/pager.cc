@@ -54,6 +54,7 @@ Status start_once() {
   self.store.store(static_cast<uint32_t>(state.store->kind()), std::memory_order_relaxed);
   self.store_direct.store(state.files.direct ? 1 : 0, std::memory_order_relaxed);
   self.arena_descriptor.store(detail::the_partition.descriptor, std::memory_order_relaxed);
+  self.arena_bytes.store(detail::the_partition.limit.load(std::memory_order_relaxed), std::memory_order_relaxed);
   self.arena_inode.store(arena::inode_of(detail::the_partition.descriptor), std::memory_order_release);
   self.table_descriptor.store(detail::the_partition.table_descriptor, std::memory_order_relaxed);
   self.table_inode.store(arena::inode_of(detail::the_partition.table_descriptor), std::memory_order_release);
@@ -106,6 +107,18 @@ Status start() {
 }
 
 arena::Partition& partition() { return detail::the_partition; }
+
+bool give_addresses_up(uintptr_t from) {
+  if (progress.load(std::memory_order_acquire) != 2 || !arena::give_addresses_up(detail::the_partition, from)) {
+    return false;
+  }
+  const uint64_t left = detail::the_partition.limit.load(std::memory_order_relaxed);
+  the_session.self->arena_bytes.store(left, std::memory_order_relaxed);
+  base::log_debug("evictable memory ends after %llu MiB of addresses: others need those behind",
+                  static_cast<unsigned long long>(left >> 20));
+  return true;
+}
+
 bool engine_serves_kernel() { return state.engine != nullptr && state.engine->serves_kernel(); }
 base::EngineChoice engine() { return state.engine->kind(); }
 

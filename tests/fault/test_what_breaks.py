@@ -37,6 +37,30 @@ def test_a_forked_child_outlives_its_parent_or_dies_with_it(engine, how, tmp_pat
         assert run.total("bytes_written") >= 24 * MIB
 
 
+def test_segments_that_need_their_address(mpi, engine, tmp_path):
+    """Launchers' libraries map data of the job at an address that they chose where Headroom's memory is not known of."""
+    library = compile_program(None, "segment_library.c", "-shared", "-fPIC")
+    named = library.with_name("libpmix-segment.so")
+    named.unlink(missing_ok=True)
+    named.symlink_to(library.name)
+    program = compile_program(mpi, "segment.c", "-Wl,--no-as-needed", str(named))
+    segment = tmp_path / "segment"
+    segment.write_bytes(bytes(MIB))
+    before = mpi.command(3)
+    run = headroom_run([program, segment, 12], tmp_path, before=before, memory="64M", engine=engine, direct="on")
+    assert run.status == 0, run.errors
+    assert run.output == "ok\n"
+    assert run.total("messages_fetched") + run.total("messages_aside") + run.total("messages_streamed") >= 6
+    run.assert_paged(3 * 28 * MIB, 64 * MIB, files=2 * MIB)
+
+
+def test_many_ranks_start(mpi, tmp_path):
+    """Where more processes' memory lies, Open MPI's launcher wants all of them to have data of the job."""
+    run = headroom_run([compile_program(mpi, "session.c")], tmp_path, before=mpi.command(72), memory="4G", timeout=120)
+    assert run.status == 0, run.errors
+    assert len(run.report["ranks"]) == 72
+
+
 def fortified_for(engine: str) -> str:
     """Compilers choose other functions with it; that they are wrapped too shows where they must be."""
     return "-D_FORTIFY_SOURCE=" + ("2" if engine == "userfaultfd-user" else "0")

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <map>
 #include <random>
@@ -105,6 +106,52 @@ TEST(Extents, MiddleOfAnAllocationCanBeFreed) {
 }
 
 /// A mapping at a fixed place over memory of which a part is in use, a part free, and a part kept for reuse.
+TEST(Extents, PartitionsKeepOutOfTheGaps) {
+  uintptr_t end = 0;
+  for (int index = 0; index < node::kMaxMembers; ++index) {
+    const uintptr_t base = arena::partition_base(index);
+    EXPECT_GE(base, end) << index;
+    end = base + arena::kPartitionBytes;
+    EXPECT_EQ(arena::partition_at(base), index);
+    EXPECT_EQ(arena::partition_at(end - 1), index);
+    for (const arena::AddressGap& gap : arena::kAddressGaps) {
+      EXPECT_TRUE(end <= gap.begin || base >= gap.end) << index;
+    }
+  }
+  for (const arena::AddressGap& gap : arena::kAddressGaps) {
+    EXPECT_EQ(arena::partition_at(gap.begin), -1);
+    EXPECT_EQ(arena::partition_at(gap.end - 1), -1);
+  }
+  EXPECT_EQ(arena::partition_at(arena::partition_base(0) - 1), -1);
+  EXPECT_EQ(arena::partition_at(end), -1);
+  EXPECT_EQ(arena::partition_at(UINTPTR_MAX), -1);
+}
+
+TEST(Extents, AddressesThatAreGivenUpAreOthers) {
+  test::set_environment("64M", "auto");
+  ASSERT_EQ(pager::start(), base::Status::kOk);
+  constexpr uint64_t kMiB = 1 << 20;
+  auto* at = static_cast<char*>(allocate(16 * kMiB, 1, false));
+  memset(at, 7, 16 * kMiB);
+  EXPECT_FALSE(give_addresses_up(at + kMiB)) << "in use";
+  EXPECT_FALSE(give_addresses_up(at + arena::kPartitionBytes)) << "not ours";
+  char* const others = at + 1024 * kMiB + arena::kBlockBytes / 2;
+  ASSERT_TRUE(give_addresses_up(others));
+  EXPECT_FALSE(give_addresses_up(others)) << "not ours any longer";
+  void* const mapped = mmap(others, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_EQ(mapped, others);
+  memset(mapped, 8, kMiB);
+  EXPECT_FALSE(owns(others));
+  EXPECT_FALSE(allocate_at(others - kMiB, 2 * kMiB)) << "partly theirs";
+  EXPECT_EQ(allocate(1024 * kMiB, 1, false), nullptr) << "what is left does not suffice";
+  auto* more = static_cast<char*>(allocate(32 * kMiB, 1, false));
+  ASSERT_NE(more, nullptr);
+  memset(more, 9, 32 * kMiB);
+  EXPECT_EQ(at[16 * kMiB - 1], 7);
+  EXPECT_EQ(static_cast<char*>(mapped)[kMiB - 1], 8);
+  munmap(mapped, kMiB);
+}
+
 TEST(Extents, AFixedPlaceTakesWhatIsThere) {
   test::set_environment("64M", "auto");
   ASSERT_EQ(pager::start(), base::Status::kOk);

@@ -1,0 +1,74 @@
+// Where the partitions of a node's processes lie, in all of them: one behind the other, but for some gaps.
+//
+// A launcher may hand data to the processes of a job in a segment that contains pointers, so that all must map it at one
+// address (PMIx: what it knows of the job, without which MPI_Init fails). It takes the middle of the largest hole of its own
+// addresses, then the middle of what is largest then. The gaps are where these middles come to lie first, for launchers at
+// random addresses (the program at 2/3 of them: a half, a quarter and three quarters of that) and at fixed ones (a half and a
+// quarter of all), moved by 28 random bits of page numbers, the kernel's usual number. Where there are more, a segment may
+// still meet a partition, which then gives way if it can (give_addresses_up()).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "node/ledger.h"
+
+namespace headroom::arena {
+
+inline constexpr uint64_t kPartitionBytes = uint64_t{256} << 30;
+// Above what the address sanitizer takes for itself, below where programs and libraries are put on 47-bit addresses.
+inline constexpr uintptr_t kArenaBase = 0x110000000000;
+inline constexpr uintptr_t kArenaEnd = 0x548000000000;
+
+struct AddressGap {
+  uintptr_t begin;
+  uintptr_t end;
+};
+inline constexpr AddressGap kAddressGaps[] = {
+    {0x154000000000, 0x15c000000000},  // program / 4
+    {0x1f8000000000, 0x200000000000},  // all / 4
+    {0x2a8000000000, 0x2b4000000000},  // program / 2
+    {0x3f4000000000, 0x410000000000},  // all / 2, program * 3 / 4
+};
+
+namespace detail {
+
+inline constexpr uint64_t kPlaces = (kArenaEnd - kArenaBase) / kPartitionBytes;
+
+struct Places {
+  std::array<uintptr_t, node::kMaxMembers> base{};
+  std::array<int16_t, kPlaces> member{};
+};
+
+constexpr Places make_places() {
+  Places places;
+  int index = 0;
+  for (uint64_t place = 0; place < kPlaces; ++place) {
+    const uintptr_t address = kArenaBase + place * kPartitionBytes;
+    bool free = index < node::kMaxMembers;
+    for (const AddressGap& gap : kAddressGaps) {
+      free = free && (address + kPartitionBytes <= gap.begin || address >= gap.end);
+    }
+    places.member[place] = static_cast<int16_t>(free ? index : -1);
+    if (free) {
+      places.base[static_cast<size_t>(index++)] = address;
+    }
+  }
+  return places;
+}
+
+inline constexpr Places kPartitionPlaces = make_places();
+static_assert(kPartitionPlaces.base.back() != 0);
+
+}  // namespace detail
+
+/// Where member `index`'s partition begins in all processes.
+inline uintptr_t partition_base(int index) { return detail::kPartitionPlaces.base[static_cast<size_t>(index)]; }
+
+/// The member in whose partition `address` lies, in whatever process; -1 if there is none.
+inline int partition_at(uintptr_t address) {
+  const uint64_t place = (address - kArenaBase) / kPartitionBytes;
+  return address >= kArenaBase && place < detail::kPlaces ? detail::kPartitionPlaces.member[place] : -1;
+}
+
+}  // namespace headroom::arena
