@@ -3,10 +3,11 @@
 #   make build   the command (build/venv/bin/headroom) and the MPI libraries (build/mpi/mpich, build/mpi/openmpi)
 #   make demo    the main job: an MPI PageRank bigger than its memory
 #   make check   all tests
+#   make suites  the test suites of others in full, with both MPI libraries (make check runs parts of them)
 #   make lint    formatting, static analysis, generated docs
 #   make bench   ratios measured side by side on this machine
 #   make soak    two hours of random work on memory, checked against a model
-.PHONY: build demo check lint bench soak format clean docs
+.PHONY: build demo check suites lint bench soak format clean docs
 SHELL := /bin/bash
 sources := $(shell find src include python setup examples tests/programs CMakeLists.txt CMakePresets.json pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 
@@ -24,6 +25,11 @@ demo: build
 check: build
 	setup/system_packages.sh check
 	setup/check.sh
+
+suites: build
+	setup/system_packages.sh check
+	setup/test_tools.sh
+	HEADROOM_SUITES=all build/venv/bin/python -m pytest -q tests/apps/test_mpich_suite.py
 
 lint: build
 	setup/system_packages.sh lint

@@ -1,29 +1,17 @@
 #!/bin/bash
 # Builds HPCC (the HPC Challenge benchmark) against both MPI libraries, from the source package of the system's own package
-# archive: build/apps/hpcc-mpich and build/apps/hpcc-openmpi. Needs no privileges: apt-get keeps its lists under build/.
+# archive: build/apps/hpcc-mpich and build/apps/hpcc-openmpi.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$PWD/build/apps
 [ ! -e "$folder/hpcc-mpich" ] || [ ! -e "$folder/hpcc-openmpi" ] || exit 0
 
 echo "building HPCC for both MPI libraries"
-apt=$folder/apt
-mkdir -p "$apt/sources" "$apt/lists/partial" "$apt/cache/archives/partial" "$folder/hpcc"
-for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
-  case $file in # the archives that the system knows, asked for sources
-    *.sources) sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/sources/$(basename "$file")" ;;
-    *.list) [ ! -e "$file" ] || sed 's/^deb /deb-src /' "$file" >"$apt/sources/$(basename "$file")" ;;
-  esac
-done
-options=(-q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt/sources" -o Dir::State::Lists="$apt/lists"
-  -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=)
-cd "$folder/hpcc"
-rm -f hpcc_*
-apt-get "${options[@]}" update >log 2>&1 && apt-get "${options[@]}" source --download-only --tar-only hpcc >>log 2>&1 || {
-  tail -n 5 log
+setup/source_package.sh hpcc "$folder/hpcc" || {
   echo "HPCC's source cannot be had; its tests will be skipped"
   exit 0
 }
+cd "$folder/hpcc"
 
 for mpi in mpich openmpi; do
   rm -rf "$mpi" && mkdir "$mpi"

@@ -15,6 +15,7 @@ from headroom import doctor, machine
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 HEADROOM = BUILD / "venv/bin/headroom"
+MPICH_TESTS = BUILD / "apps/mpich-tests"
 SCALAPACK = Path(f"/usr/lib/{os.uname().machine}-linux-gnu/scalapack")
 
 
@@ -82,6 +83,7 @@ LACKS = {
     "Intel MPI": lambda: None if (BUILD / "mpi/intel/bin/mpiexec").exists() else "there is none for this processor",
     "LAMMPS": missing("lmp"),
     "HPCC": lambda: None if (BUILD / "apps/hpcc-openmpi").exists() else "setup/hpcc.sh could not build it",
+    "MPICH's tests": lambda: None if any(MPICH_TESTS.glob("source/mpich_*.orig.tar.*")) else "MPICH's source cannot be had",
     "PT-Scotch": missing("dgord"),
     "ScaLAPACK": lambda: None if SCALAPACK.exists() else "scalapack-mpi-test is not installed",
 }

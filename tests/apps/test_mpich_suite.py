@@ -1,0 +1,94 @@
+"""The tests that come with MPICH's source, plain MPI programs of others: they pass under Headroom exactly as without.
+
+By default those of point to point, datatypes and communicators, with MPICH. `make suites` sets HEADROOM_SUITES=all: all of
+FOLDERS, with both libraries.
+"""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from conditions import BUILD, need
+from conftest import ROOT, WHEELS, environment, headroom_run, plain_run
+
+ALL = os.environ.get("HEADROOM_SUITES") == "all"
+USUAL = ["pt2pt", "datatype", "comm"]
+FOLDERS = [*USUAL, "coll", "topo", "attr", "errhan", "group", "info", "rma", "threads/pt2pt", "threads/comm", "threads/coll"]
+FOLDERS += ["threads/rma"]
+SECONDS = 120
+# Of the programs of a folder, at least so many pass; others fail, without Headroom, too: of some MPICH's own list says that
+# they are expected to, and some use what newer versions of MPI no longer have.
+SHARE_THAT_PASSES = 0.9
+
+
+class Case(NamedTuple):
+    """A line of a list of tests."""
+
+    program: Path
+    ranks: int
+    arguments: list[str]
+    variables: dict[str, str]
+    must_fail: bool
+
+    def __str__(self) -> str:
+        return shlex.join([self.program.name, str(self.ranks), *self.arguments])
+
+
+def cases(folder: Path) -> list[Case]:
+    lists = [path for path in (folder / "testlist", folder / "testlist.in") if path.exists()]
+    found = {}
+    for line in lists[0].read_text().splitlines():
+        words = line.split("#")[0].split()
+        if len(words) < 2 or "/" in words[0] or "@" in line:
+            continue  # an option of MPICH's build, or a program that is made from data for MPICH's developers
+        options = [word.partition("=")[::2] for word in words[2:]]
+        variables = dict(value.partition("=")[::2] for name, value in options if name == "env")
+        if any(name.startswith("MPIR_CVAR") for name in variables):
+            continue  # the same program, with other insides of MPICH
+        arguments = [value for name, value in options if name == "arg"]
+        needs_much = any(name == "mem" for name, _ in options)
+        case = Case(folder / words[0], int(words[1]), arguments, variables, ("resultTest", "TestErrFatal") in options)
+        if case.program.exists() and not needs_much:
+            found[str(case)] = case
+    return list(found.values())
+
+
+def has_passed(case: Case, status: int, output: str) -> bool:
+    return status != 0 if case.must_fail else status == 0 and "No Errors" in output
+
+
+def passes_plain(case: Case, mpi) -> bool:
+    env = environment() | case.variables
+    try:
+        done = plain_run([*mpi.command(case.ranks), case.program, *case.arguments], SECONDS, env)
+    except subprocess.TimeoutExpired:
+        return False
+    return has_passed(case, done.returncode, done.stdout)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("folder", FOLDERS if ALL else USUAL)
+@pytest.mark.parametrize("library", WHEELS if ALL else WHEELS[:1], ids=lambda mpi: mpi.name)
+def test_mpich_suite(library, folder, tmp_path):
+    script = ROOT / "setup/mpich_tests.sh"
+    subprocess.run([script, library.name, folder.split("/")[0]], check=True, timeout=900, env=environment())
+    need("MPICH's tests")
+    listed = cases(BUILD / f"apps/mpich-tests/{library.name}/{folder}")
+    worse = {}
+    passed = direct = 0
+    for case in listed:
+        command = [case.program, *case.arguments]
+        env = environment() | case.variables
+        run = headroom_run(command, tmp_path, before=library.command(case.ranks), timeout=SECONDS, env=env)
+        direct += run.total("messages_direct") + run.total("collectives_direct")
+        if has_passed(case, run.status, run.output):
+            passed += 1
+        elif passes_plain(case, library):
+            worse[str(case)] = run.output[-1000:] + run.errors[-1000:]
+    assert not worse
+    assert passed >= SHARE_THAT_PASSES * len(listed) and listed
+    assert direct >= len(listed)
