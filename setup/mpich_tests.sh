@@ -31,10 +31,9 @@ fi
 cd "$folder"
 as_root=(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 build() { # folder
-  make -k -j "$(nproc)" -C "$1" CFLAGS="-O1 -g -w" AUTOCONF=: AUTOHEADER=: AUTOMAKE=: ACLOCAL=: >>log 2>&1 || {
-    # With -k everything else is there; a program that the library cannot have is missed by the tests that list it.
+  # With -k everything else is there; that there is enough is asserted by the tests (tests/apps/test_mpich_suite.py).
+  make -k -j "$(nproc)" -C "$1" CFLAGS="-O1 -g -w" AUTOCONF=: AUTOHEADER=: AUTOMAKE=: ACLOCAL=: >>log 2>&1 ||
     echo "some of $1 could not be built for $library" >>log
-  }
   touch "$1/.built"
 }
 if [ ! -e config.status ]; then

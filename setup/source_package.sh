@@ -16,8 +16,11 @@ done
 options=(-q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt/sources" -o Dir::State::Lists="$apt/lists"
   -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=)
 cd "$folder"
-rm -f "${package}"_*
-apt-get "${options[@]}" update >log 2>&1 && apt-get "${options[@]}" source --download-only --tar-only "$package" >>log 2>&1 || {
+rm -rf "${package}"_* incomplete && mkdir incomplete
+# An update that fails for one of several archives may have what is needed.
+apt-get "${options[@]}" update >log 2>&1 || true
+(cd incomplete && apt-get "${options[@]}" source --download-only --tar-only "$package" >>../log 2>&1) || {
   tail -n 5 log
   exit 1
 }
+mv incomplete/* . && rmdir incomplete

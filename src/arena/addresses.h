@@ -4,8 +4,10 @@
 // address (PMIx: what it knows of the job, without which MPI_Init fails). It takes the middle of the largest hole of its own
 // addresses, then the middle of what is largest then. The gaps are where these middles come to lie first, for launchers at
 // random addresses (the program at 2/3 of them: a half, a quarter and three quarters of that) and at fixed ones (a half and a
-// quarter of all), moved by 28 random bits of page numbers, the kernel's usual number. Where there are more, a segment may
-// still meet a partition, which then gives way if it can (give_addresses_up()).
+// quarter of all), moved by up to 28 random bits of page numbers (vm.mmap_rnd_bits). Some distributions have 32, and a launcher
+// that goes on to split holes comes elsewhere: such a segment may still meet a partition, which then gives way if it can
+// (give_addresses_up()). Where stacks are unlimited, x86 puts libraries and all else below a sixth of the addresses; that is
+// the first gap.
 #pragma once
 
 #include <array>
@@ -17,16 +19,16 @@ namespace headroom::arena {
 
 inline constexpr uint64_t kPartitionBytes = uint64_t{256} << 30;
 // Above what the address sanitizer takes for itself, below where programs and libraries are put on 47-bit addresses.
-inline constexpr uintptr_t kArenaBase = 0x110000000000;
-inline constexpr uintptr_t kArenaEnd = 0x548000000000;
+inline constexpr uintptr_t kArenaBase = 0x104000000000;
+inline constexpr uintptr_t kArenaEnd = 0x554000000000;
 
 struct AddressGap {
   uintptr_t begin;
   uintptr_t end;
 };
 inline constexpr AddressGap kAddressGaps[] = {
-    {0x154000000000, 0x15c000000000},  // program / 4
-    {0x1f8000000000, 0x200000000000},  // all / 4
+    {0x140000000000, 0x15c000000000},  // all / 6, program / 4
+    {0x1f8000000000, 0x204000000000},  // all / 4
     {0x2a8000000000, 0x2b4000000000},  // program / 2
     {0x3f4000000000, 0x410000000000},  // all / 2, program * 3 / 4
 };
@@ -70,5 +72,8 @@ inline int partition_at(uintptr_t address) {
   const uint64_t place = (address - kArenaBase) / kPartitionBytes;
   return address >= kArenaBase && place < detail::kPlaces ? detail::kPartitionPlaces.member[place] : -1;
 }
+
+/// Whether some of these addresses are those of partitions, or of the gaps between them.
+inline bool meets_arena(uintptr_t address, uint64_t bytes) { return address < kArenaEnd && address + bytes > kArenaBase; }
 
 }  // namespace headroom::arena

@@ -161,7 +161,8 @@ bool map_peer_partition(int index, int descriptor, uint64_t bytes) {
 bool give_addresses_up(Partition& partition, uintptr_t from) {
   const uint64_t limit = partition.limit.load(std::memory_order_relaxed);
   const uint64_t kept = (from - partition.base) / kBlockBytes * kBlockBytes;
-  if (from < partition.base || kept >= limit || kept < partition.committed.load(std::memory_order_relaxed)) {
+  if (from < partition.base || kept >= limit || kept < kSmallestPartitionBytes ||
+      kept < partition.committed.load(std::memory_order_relaxed)) {
     return false;
   }
   partition.limit.store(kept, std::memory_order_relaxed);

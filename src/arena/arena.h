@@ -97,8 +97,8 @@ uint64_t inode_of(int descriptor);
 /// all processes; false if they are not free here. Without a right to it: use holds (pager.h).
 bool map_peer_partition(int index, int descriptor, uint64_t bytes);
 
-/// Leaves the addresses from `from` on to others; the partition ends before them. False if some of what follows is committed.
-/// Not beside commit().
+/// Leaves the addresses from `from` on to others; the partition ends before them. False if some of what follows is committed,
+/// or too little would be left. Not beside commit().
 bool give_addresses_up(Partition& partition, uintptr_t from);
 
 /// Maps a member's block table, whose file `descriptor` is here; nullptr if that cannot be had.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include "arena/addresses.h"
 #include "base/kernel_abi.h"
 
 namespace headroom::direct {
@@ -26,6 +27,10 @@ uint64_t bytes_of(int size) { return kSmallestPiece << size; }
 uint64_t aligned(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) & ~(alignment - 1); }
 
 /// Beyond RLIMIT_FSIZE a signal would end the process.
+// Where stacks are unlimited, so that x86 puts everything else low: above programs at random addresses, below a middle (like
+// those of arena/addresses.h) of what is left above them.
+constexpr uint64_t kPlaceAboveArena = 0x601000000000;
+
 bool is_allowed_size(uint64_t bytes) {
   struct {
     uint64_t current, maximum;
@@ -37,8 +42,14 @@ bool is_allowed_size(uint64_t bytes) {
 
 Status MessageMemory::map(uint64_t bytes) {
   // Reserved larger than needed, so that the file can lie at an aligned address in it.
-  const long place =
-      system_call(SYS_mmap, 0, bytes + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto reserve = [=](uint64_t hint) {
+    return system_call(SYS_mmap, hint, bytes + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  };
+  long place = reserve(0);
+  if (!base::is_error(place) && arena::meets_arena(static_cast<uint64_t>(place), bytes + kAlignment)) {
+    (void)system_call(SYS_munmap, place, bytes + kAlignment);
+    place = reserve(kPlaceAboveArena);
+  }
   if (base::is_error(place)) {
     return Status::kNoMemory;
   }

@@ -93,13 +93,13 @@ void* map_over(void* address, size_t bytes, int protection, int flags) {
 
 /// Whether it is a segment that all processes of a job must have at one address (arena/addresses.h). Others get another place
 /// if theirs is taken.
-bool needs_its_address(const void* address, int flags, const void* caller) {
-  return address != nullptr && (flags & MAP_SHARED) != 0 && (flags & MAP_ANONYMOUS) == 0 &&
-         heap::caller_kind(caller) == heap::CallerKind::kMpiLibrary;
+bool needs_its_address(int flags, const void* caller) {
+  const bool of_file = (flags & MAP_SHARED) != 0 && (flags & MAP_ANONYMOUS) == 0;
+  return (of_file || (flags & MAP_FIXED_NOREPLACE) != 0) && heap::caller_kind(caller) == heap::CallerKind::kMpiLibrary;
 }
 
 void* map(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset, const void* caller) {
-  if (__builtin_expect(needs_its_address(address, flags, caller), 0) && touches_arena(address, bytes) && !in_child()) {
+  if (address != nullptr && touches_arena(address, bytes) && !in_child() && needs_its_address(flags, caller)) {
     (void)heap::give_addresses_up(address);
   }
   if ((flags & MAP_FIXED) != 0 && touches_arena(address, bytes) && !in_child()) {

@@ -114,8 +114,12 @@ bool give_addresses_up(uintptr_t from) {
   }
   const uint64_t left = detail::the_partition.limit.load(std::memory_order_relaxed);
   the_session.self->arena_bytes.store(left, std::memory_order_relaxed);
-  base::log_debug("evictable memory ends after %llu MiB of addresses: others need those behind",
-                  static_cast<unsigned long long>(left >> 20));
+  if (left < static_cast<uint64_t>(the_session.ledger->budget) * 2) {
+    base::log_warning(
+        "a library of MPI's needs addresses that were meant for evictable memory: %llu MiB of it are left, and what "
+        "this process allocates beyond stays in memory",
+        static_cast<unsigned long long>(left >> 20));
+  }
   return true;
 }
 

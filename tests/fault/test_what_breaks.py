@@ -54,11 +54,17 @@ def test_segments_that_need_their_address(mpi, engine, tmp_path):
     run.assert_paged(3 * 28 * MIB, 64 * MIB, files=2 * MIB)
 
 
-def test_many_ranks_start(mpi, tmp_path):
-    """Where more processes' memory lies, Open MPI's launcher wants all of them to have data of the job."""
-    run = headroom_run([compile_program(mpi, "session.c")], tmp_path, before=mpi.command(72), memory="4G", timeout=120)
+@pytest.mark.parametrize("ranks", [24, 72])
+def test_many_ranks_start(mpi, ranks, tmp_path):
+    """Where more processes' memory lies, Open MPI's launcher wants all of them to have data of the job; and libraries lie
+    elsewhere where stacks are unlimited."""
+    unlimited = ["sh", "-c", 'ulimit -s unlimited && exec "$@"', "sh"] if ranks == 24 else []
+    command = [*unlimited, *mpi.command(ranks)]
+    settings = {"memory": "4G", "direct": "on", "collectives_may_pass": {"operation"}, "timeout": 150}
+    run = headroom_run([compile_program(mpi, "calls.c"), 1], tmp_path, before=command, **settings)
     assert run.status == 0, run.errors
-    assert len(run.report["ranks"]) == 72
+    assert len(run.report["ranks"]) == ranks
+    assert run.total("messages_direct") > ranks and run.total("collectives_direct") > ranks
 
 
 def fortified_for(engine: str) -> str:

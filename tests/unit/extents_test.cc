@@ -105,7 +105,6 @@ TEST(Extents, MiddleOfAnAllocationCanBeFreed) {
   EXPECT_EQ(test::claimed_bytes(), 4 << 20);
 }
 
-/// A mapping at a fixed place over memory of which a part is in use, a part free, and a part kept for reuse.
 TEST(Extents, PartitionsKeepOutOfTheGaps) {
   uintptr_t end = 0;
   for (int index = 0; index < node::kMaxMembers; ++index) {
@@ -135,7 +134,8 @@ TEST(Extents, AddressesThatAreGivenUpAreOthers) {
   memset(at, 7, 16 * kMiB);
   EXPECT_FALSE(give_addresses_up(at + kMiB)) << "in use";
   EXPECT_FALSE(give_addresses_up(at + arena::kPartitionBytes)) << "not ours";
-  char* const others = at + 1024 * kMiB + arena::kBlockBytes / 2;
+  EXPECT_FALSE(give_addresses_up(at + 512 * kMiB)) << "too little would be left";
+  char* const others = at + 1032 * kMiB + arena::kBlockBytes / 2;
   ASSERT_TRUE(give_addresses_up(others));
   EXPECT_FALSE(give_addresses_up(others)) << "not ours any longer";
   void* const mapped = mmap(others, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -143,7 +143,7 @@ TEST(Extents, AddressesThatAreGivenUpAreOthers) {
   memset(mapped, 8, kMiB);
   EXPECT_FALSE(owns(others));
   EXPECT_FALSE(allocate_at(others - kMiB, 2 * kMiB)) << "partly theirs";
-  EXPECT_EQ(allocate(1024 * kMiB, 1, false), nullptr) << "what is left does not suffice";
+  EXPECT_EQ(allocate(1032 * kMiB, 1, false), nullptr) << "what is left does not suffice";
   auto* more = static_cast<char*>(allocate(32 * kMiB, 1, false));
   ASSERT_NE(more, nullptr);
   memset(more, 9, 32 * kMiB);
@@ -152,6 +152,7 @@ TEST(Extents, AddressesThatAreGivenUpAreOthers) {
   munmap(mapped, kMiB);
 }
 
+/// A mapping at a fixed place over memory of which a part is in use, a part free, and a part kept for reuse.
 TEST(Extents, AFixedPlaceTakesWhatIsThere) {
   test::set_environment("64M", "auto");
   ASSERT_EQ(pager::start(), base::Status::kOk);
