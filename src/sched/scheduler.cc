@@ -269,8 +269,9 @@ void progressed(bool moved) {
   if (++idle_rounds < kRoundsBeforeYield) {
     return;
   }
-  // Without a slot the processor belongs to those who have one; they need it for milliseconds.
-  if (now == Mode::kTurns && idle_rounds > kRoundsBeforeSleep && !has_slot() && is_oversubscribed()) {
+  // Without a slot the processor belongs to those who have one; they need it for milliseconds. If nobody has, all wait for what
+  // one of them is about to do without.
+  if (now == Mode::kTurns && idle_rounds > kRoundsBeforeSleep && !has_slot() && is_oversubscribed() && somebody_has_slot()) {
     sleep_ns(100'000);
     return;
   }

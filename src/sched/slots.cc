@@ -234,6 +234,8 @@ bool may_stay_beside_others() { return overdue || fits(self()); }
 
 bool is_next() { return next_ready(UINT32_MAX) == &self(); }
 
+bool somebody_has_slot() { return ledger().held_slots.load(std::memory_order_relaxed) != 0; }
+
 bool somebody_is_ready() { return next_ready(UINT32_MAX) != nullptr; }
 
 bool somebody_waits_for(uint64_t ns) {

@@ -45,6 +45,8 @@ void become_ready();
 bool somebody_waits_for(uint64_t ns);
 /// Gives its slots up, if there are any (else false), and rings whoever should have them.
 bool release_slot();
+/// Whether some rank computes.
+bool somebody_has_slot();
 /// Whether some rank waits for a slot and could have it.
 bool somebody_is_ready();
 
