@@ -6,8 +6,8 @@
 // random addresses (the program at 2/3 of them: a half, a quarter and three quarters of that) and at fixed ones (a half and a
 // quarter of all), moved by up to 28 random bits of page numbers (vm.mmap_rnd_bits). Some distributions have 32, and a launcher
 // that goes on to split holes comes elsewhere: such a segment may still meet a partition, which then gives way if it can
-// (give_addresses_up()). Where stacks are unlimited, x86 puts libraries and all else below a sixth of the addresses; that is
-// the first gap.
+// (give_addresses_up(); what a process has mapped of its peers does not, so a segment that comes after MPI_Init may fail
+// there). Where stacks are unlimited, x86 puts libraries and all else below a sixth of the addresses; that is the first gap.
 #pragma once
 
 #include <array>

@@ -54,7 +54,9 @@ def test_segments_that_need_their_address(mpi, engine, tmp_path):
     run.assert_paged(3 * 28 * MIB, 64 * MIB, files=2 * MIB)
 
 
-@pytest.mark.parametrize("ranks", [24, 72])
+@pytest.mark.parametrize(
+    ("mpi", "ranks"), [*((mpi, 24) for mpi in WHEELS), (WHEELS[1], 72)], ids=lambda value: getattr(value, "name", value)
+)
 def test_many_ranks_start(mpi, ranks, tmp_path):
     """Where more processes' memory lies, Open MPI's launcher wants all of them to have data of the job; and libraries lie
     elsewhere where stacks are unlimited."""

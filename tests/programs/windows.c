@@ -148,9 +148,31 @@ static void accumulates(int round) {
     ++puts_made;
     ++folds_made;
   }
+  /* what was there before comes back by a request; what is complete here is seen, and buffers can be used again */
+  const int next = (rank + 1) % size;
+  int64_t got = -1;
+  for (int turn = 0; turn < 20; ++turn) {
+    MPI_Request request;
+    MPI_Rget_accumulate(&one, 1, MPI_INT64_T, &got, 1, MPI_INT64_T, next, 2 * piece + 3, 1, MPI_INT64_T, MPI_SUM, window,
+                        &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(got == turn);
+    ++folds_made;
+  }
+  MPI_Win_flush(next, window);
+  MPI_Get(&got, 1, MPI_INT64_T, next, 2 * piece + 3, 1, MPI_INT64_T, window);
+  MPI_Win_flush_local(next, window);
+  CHECK(got == 20);
+  ++gets_made;
+  got = 1000 + round;
+  MPI_Put(&got, 1, MPI_INT64_T, next, 2 * piece + 4, 1, MPI_INT64_T, window);
+  MPI_Win_flush_local_all(window);
+  got = -1;
+  ++puts_made;
   MPI_Win_unlock_all(window);
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window);
+  CHECK(part[2 * piece + 3] == 20 && part[2 * piece + 4] == 1000 + round);
   const int64_t sum = (int64_t)size * (size + 1) / 2;
   for (int64_t index = 0; index < piece; ++index) {
     CHECK(part[index] == sum * (index + round));
