@@ -3,7 +3,7 @@
 #   make build   the command (build/venv/bin/headroom) and the MPI libraries (build/mpi/mpich, build/mpi/openmpi)
 #   make demo    the main job: an MPI PageRank bigger than its memory
 #   make check   all tests
-#   make suites  the test suites of others in full, with both MPI libraries (make check runs parts of them)
+#   make suites  MPICH's own test programs in full, with both MPI libraries (make check runs some of them)
 #   make lint    formatting, static analysis, generated docs
 #   make bench   ratios measured side by side on this machine
 #   make soak    two hours of random work on memory, checked against a model
