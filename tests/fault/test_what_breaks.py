@@ -37,7 +37,11 @@ def test_a_forked_child_outlives_its_parent_or_dies_with_it(engine, how, tmp_pat
         assert run.total("bytes_written") >= 24 * MIB
 
 
-def test_segments_that_need_their_address(mpi, engine, tmp_path):
+UNLIMITED_STACKS = ["sh", "-c", 'ulimit -s unlimited && exec "$@"', "sh"]  # then libraries lie elsewhere
+
+
+@pytest.mark.parametrize("stacks", [[], UNLIMITED_STACKS], ids=["usual", "unlimited"])
+def test_segments_that_need_their_address(mpi, engine, stacks, tmp_path):
     """Launchers' libraries map data of the job at an address that they chose where Headroom's memory is not known of."""
     library = compile_program(None, "segment_library.c", "-shared", "-fPIC")
     named = library.with_name("libpmix-segment.so")
@@ -46,7 +50,7 @@ def test_segments_that_need_their_address(mpi, engine, tmp_path):
     program = compile_program(mpi, "segment.c", "-Wl,--no-as-needed", str(named))
     segment = tmp_path / "segment"
     segment.write_bytes(bytes(MIB))
-    before = mpi.command(3)
+    before = [*stacks, *mpi.command(3)]
     run = headroom_run([program, segment, 12], tmp_path, before=before, memory="64M", engine=engine, direct="on")
     assert run.status == 0, run.errors
     assert run.output == "ok\n"
@@ -60,8 +64,7 @@ def test_segments_that_need_their_address(mpi, engine, tmp_path):
 def test_many_ranks_start(mpi, ranks, tmp_path):
     """Where more processes' memory lies, Open MPI's launcher wants all of them to have data of the job; and libraries lie
     elsewhere where stacks are unlimited."""
-    unlimited = ["sh", "-c", 'ulimit -s unlimited && exec "$@"', "sh"] if ranks == 24 else []
-    command = [*unlimited, *mpi.command(ranks)]
+    command = [*(UNLIMITED_STACKS if ranks == 24 else []), *mpi.command(ranks)]
     settings = {"memory": "4G", "direct": "on", "collectives_may_pass": {"operation"}, "timeout": 150}
     run = headroom_run([compile_program(mpi, "calls.c"), 1], tmp_path, before=command, **settings)
     assert run.status == 0, run.errors
