@@ -7,6 +7,7 @@ from headroom.bench import bench
 from headroom.doctor import doctor
 from headroom.report import report
 from headroom.run import run
+from headroom.storage import storage
 from headroom.top import top
 
 
@@ -21,6 +22,7 @@ main.add_command(doctor)
 main.add_command(bench)
 main.add_command(report)
 main.add_command(top)
+main.add_command(storage)
 
 if __name__ == "__main__":
     main()

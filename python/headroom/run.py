@@ -20,7 +20,7 @@ import click
 from headroom import launcher, machine, settings
 
 MOST_DIRECTORIES = 8
-LEAST_ROOM = 64 << 20  # storage is set aside in pieces of this size
+LEAST_ROOM = 64 << 20  # storage is set aside in pieces of this size while there is much
 SHARE_OF_FREE_MEMORY = 0.8
 
 
@@ -45,18 +45,18 @@ def choose_memory(asked: int | None) -> int:
     return int(machine.free_bytes() * SHARE_OF_FREE_MEMORY)
 
 
-def check_storage(asked: str) -> str:
-    """The directory's absolute path; an error that says why memory cannot go there."""
+def check_storage(asked: str, option: str = "--storage ") -> str:
+    """The directory's absolute path; an error, about what `option` names, that says why memory cannot go there."""
     path = os.path.abspath(asked)
     if not os.path.isdir(path):
-        raise click.ClickException(f"--storage {asked}: no such directory; make it, or choose another")
+        raise click.ClickException(f"{option}{asked}: no such directory; make it, or choose another")
     try:
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
         reason = error.strerror
-        raise click.ClickException(f"--storage {asked}: no file can be made there ({reason}); choose another") from None
+        raise click.ClickException(f"{option}{asked}: no file can be made there ({reason}); choose another") from None
     if machine.file_system_of(path) in machine.MEMORY_FILE_SYSTEMS:
-        raise click.ClickException(f"--storage {asked} is in memory ({machine.file_system_of(path)}): nothing would be gained")
+        raise click.ClickException(f"{option}{asked} is in memory ({machine.file_system_of(path)}): nothing would be gained")
     check_room(path, machine.free_in(path))
     return path
 

@@ -16,6 +16,7 @@ from headroom.run import library_path
 MIB = 1 << 20
 MOVING = ("read", "written", "faults", "waited_ns", "messages", "message_bytes")
 STATES = ["computes", "waits in MPI", "waits for its turn"]
+FULL = "storage is full"
 BAR = 12
 
 
@@ -70,11 +71,13 @@ def lines(pid: int, now: dict, before: dict | None) -> list[str]:
         rate = rates[member["pid"]]
         filled = round(BAR * min(max(member["resident"] / max(now["budget"], 1), 0), 1))
         shown.append(
-            f"  {member['rank'] if member['rank'] >= 0 else '-':>5} {STATES[member['state']]:<18} {'█' * filled:<{BAR}} "
+            f"  {member['rank'] if member['rank'] >= 0 else '-':>5} {FULL if member['storage_full'] else STATES[member['state']]:<18} {'█' * filled:<{BAR}} "
             f"{member['resident'] / MIB:>8.0f} MiB {rate['read'] / MIB:>6.0f} MiB/s {rate['written'] / MIB:>6.0f} MiB/s "
             f"{rate['faults']:>7.0f}/s {rate['waited_ns'] / 1e9:>6.0%} {rate['messages']:>9.0f}/s "
             f"{rate['message_bytes'] / MIB:>6.0f} MiB/s"
         )
+    if any(member["storage_full"] for member in now["members"]):
+        shown.append("  storage is full: free room there, or give the job another directory with `headroom storage add`")
     return shown
 
 

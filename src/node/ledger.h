@@ -67,9 +67,10 @@ struct alignas(64) Member {
   std::atomic<int32_t> remote_write_target;  // pid whose memory this process writes by cross-memory attach, or 0
   std::atomic<uint64_t> remote_write_begin;  // the addresses that it may write there
   std::atomic<uint64_t> remote_write_end;
-  std::atomic<uint32_t> engine;        // EngineChoice that ran, 0 = none yet
-  std::atomic<uint32_t> store;         // StoreChoice that ran, 0 = none yet
-  std::atomic<uint32_t> store_direct;  // 1 = the store bypasses the page cache
+  std::atomic<uint32_t> engine;                  // EngineChoice that ran, 0 = none yet
+  std::atomic<uint32_t> store;                   // StoreChoice that ran, 0 = none yet
+  std::atomic<uint32_t> waits_for_storage_room;  // 1: its memory stands still, since storage is full
+  std::atomic<uint32_t> store_direct;            // 1 = the store bypasses the page cache
   std::atomic<uint32_t> nonblocking_collectives;
   std::atomic<int32_t> arena_descriptor;  // of the memfd of its partition, in its process (direct/peer_memory.h)
   std::atomic<uint64_t> arena_inode;      // tells whether that is still the same file
@@ -105,6 +106,16 @@ struct ModeChange {
   std::atomic<uint32_t> mode;   // ModeChoice
 };
 
+inline constexpr int kMostAddedDirectories = 8;
+
+/// A directory that takes memory from now on, if others are full; a process outside the job has written it down
+/// (top/read_ledger.cc).
+struct AddedDirectory {
+  std::atomic<uint32_t> taken;  // by who is writing it
+  std::atomic<uint32_t> ready;  // it is written
+  char path[1024];
+};
+
 inline constexpr int kMaxCores = 1024;
 
 struct Ledger {
@@ -133,6 +144,8 @@ struct Ledger {
   std::atomic<uint32_t> singletons;          // processes that are "rank 0 of 1" although a launcher started several
   std::atomic<uint32_t> told_of_transports;  // what is said once a node
   std::atomic<uint32_t> told_of_other_memory;
+  std::atomic<uint32_t> told_of_full_storage;
+  AddedDirectory added_directories[kMostAddedDirectories];
   std::atomic<uint32_t> mode_changes;
   ModeChange modes[kMaxModeChanges];
   Member members[kMaxMembers];

@@ -59,12 +59,11 @@ Status start_once() {
   self.table_descriptor.store(detail::the_partition.table_descriptor, std::memory_order_relaxed);
   self.table_inode.store(arena::inode_of(detail::the_partition.table_descriptor), std::memory_order_release);
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
-  state.room_reserved = static_cast<uint64_t*>(base::reserve_memory(1 << 16));
   state.may_touch_ahead = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   state.may_be_huge = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   const base::Result<int> requests = open_request_descriptor();
   if (!state.resident.open(blocks) || !open_single_pages(blocks) || !open_sparse_readers(blocks) || !open_read_buffers() ||
-      state.room_reserved == nullptr || state.may_touch_ahead == nullptr || state.may_be_huge == nullptr || !requests.ok()) {
+      state.may_touch_ahead == nullptr || state.may_be_huge == nullptr || !requests.ok()) {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }

@@ -89,7 +89,6 @@ struct State {
   int answered_member = -1;  // is rung when what it has asked for is gone
   int64_t other_bytes = 0;   // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
-  uint64_t* room_reserved = nullptr;       // bitmap: 64 MiB pieces of the store's file that have room set aside
   std::atomic<bool> idle{false};           // set by the program's thread
   std::atomic<uint32_t> turns{0};          // how often the program has waited
   std::atomic<int64_t> needed_in_turn{0};  // bytes of blocks that are read as a whole because the program jumps about in them
@@ -265,6 +264,8 @@ void start_transfer(bool write, uint64_t first, uint64_t count);
 void start_page_transfer(bool write, uint64_t block, uint64_t first_page, uint64_t count, void* memory);
 /// Reads a block into a buffer.
 void start_fill_transfer(uint64_t block, void* buffer);
+/// Ends the process: memory cannot be moved.
+[[noreturn]] void die_of_transfer(bool write, uint64_t bytes, int error);
 /// Collects one finished transfer and acts on it; false if there is none.
 bool collect_transfer();
 /// Collects finished transfers and acts on them; true if there were any.

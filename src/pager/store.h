@@ -1,10 +1,10 @@
 // The backing store: where blocks go when memory is short.
 //
 // One file a process in each storage directory, made without a name (O_TMPFILE, or unlinked at once), so nothing is left behind
-// however the process ends. Offsets are the partition's; several files take a stripe of 1 MiB in turn. Transfers go past the
-// page cache (O_DIRECT), between the files and the alias mapping or a read buffer, many at a time: by io_uring, or by a few
-// threads where io_uring is refused (containers). The arena is never registered with io_uring: a registered buffer pins its
-// pages, and punching pinned pages loses data silently.
+// however the process ends. Offsets are the partition's; several files take a stripe of 1 MiB in turn, and what does not fit in
+// one goes to another (store_room.h). Transfers go past the page cache (O_DIRECT), between the files and the alias mapping or a
+// read buffer, many at a time: by io_uring, or by a few threads where io_uring is refused (containers). The arena is never
+// registered with io_uring: a registered buffer pins its pages, and punching pinned pages loses data silently.
 //
 // The pager thread alone submits and collects; a store is not thread-safe. Completions arrive in any order; `descriptor`
 // is readable while there are some.
@@ -54,14 +54,17 @@ class Store {
   int in_flight_ = 0;
 };
 
-inline constexpr int kMostFiles = 8;
+inline constexpr int kMostDirectories = 8;  // in --storage
+inline constexpr int kMostFiles = 16;       // with those that are added while the job runs
 inline constexpr uint64_t kStripeBytes = 1 << 20;
 
 /// The files behind the store.
 struct StoreFiles {
   int descriptors[kMostFiles] = {};
-  int count = 0;
-  bool direct = false;  // all of them
+  int striped = 0;            // the first ones, in which stripes lie in turn
+  int count = 0;              // of all
+  bool direct = false;        // all of them
+  uint8_t* placed = nullptr;  // by stripe: 0 while no room is set aside for it, else 1 + the number of the file that has it
 };
 
 /// Where a byte of the store is.
@@ -73,12 +76,11 @@ StorePlace place_of(const StoreFiles& files, uint64_t offset);
 
 /// Makes the files in the storage directories of the settings. Errors are logged with directory, cause and remedy.
 base::Result<StoreFiles> open_store_files();
+/// Makes one more; false if that cannot be, which is logged.
+bool add_store_file(StoreFiles& files, const char* directory);
 
-/// Sets aside room for the store's bytes [offset, offset + bytes), so that a full file system is noticed before data moves and
-/// the files are laid out in large pieces. Returns an errno value; 0 also where the file system cannot set room aside.
-int reserve_store_room(const StoreFiles& files, uint64_t offset, uint64_t bytes);
-
-/// Makes the store that the settings ask for; ends the process if a forced one cannot be had. Placed in static memory.
+/// Makes the store that the settings ask for; ends the process if a forced one cannot be had. Placed in static memory. It keeps
+/// looking at `files`.
 Store* make_store(const StoreFiles& files);
 
 // The two kinds and what may stand in front of them; nullptr if it cannot be had.

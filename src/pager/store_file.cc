@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "arena/addresses.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/system_calls.h"
@@ -18,6 +19,8 @@ using base::Status;
 using base::StoreChoice;
 using base::StoreDirectChoice;
 using base::system_call;
+
+constexpr uint64_t kElsewhere = uint64_t{1} << 40;  // in a file: stripes that do not belong there begin here
 
 int open_nameless(const char* directory, int flags) {
   long descriptor = system_call(SYS_openat, AT_FDCWD, directory, O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
@@ -89,56 +92,51 @@ base::Result<int> open_in(const char* directory, bool& direct) {
 base::Result<StoreFiles> open_store_files() {
   StoreFiles files;
   files.direct = true;
+  files.placed = static_cast<uint8_t*>(base::reserve_memory(arena::kPartitionBytes / kStripeBytes));
+  if (files.placed == nullptr) {
+    base::log_warning("no address space for the table of what is where on storage (see `ulimit -v`)");
+    return Status::kNoMemory;
+  }
   for (const char* begin = base::settings().storage; *begin != 0;) {
     const char* end = strchrnul(begin, ':');
     char directory[4096] = {};
     const auto length = static_cast<size_t>(end - begin);
-    if (length >= sizeof directory || files.count == kMostFiles) {
-      base::log_warning("error: --storage: a name is too long, or there are more than %d directories", kMostFiles);
+    if (length >= sizeof directory || files.count == kMostDirectories) {
+      base::log_warning("error: --storage: a name is too long, or there are more than %d directories", kMostDirectories);
       return Status::kStorage;
     }
     memcpy(directory, begin, length);
-    bool direct = false;
-    const base::Result<int> file = open_in(directory, direct);
-    if (!file.ok()) {
-      return file.status;
+    if (!add_store_file(files, directory)) {
+      return Status::kStorage;
     }
-    files.descriptors[files.count++] = file.value;
-    files.direct = files.direct && direct;
     begin = *end == ':' ? end + 1 : end;
   }
+  files.striped = files.count;
   return files;
 }
 
-StorePlace place_of(const StoreFiles& files, uint64_t offset) {
-  const auto count = static_cast<uint64_t>(files.count);
-  const uint64_t stripe = offset / kStripeBytes;
-  return {files.descriptors[stripe % count], stripe / count * kStripeBytes + offset % kStripeBytes};
+bool add_store_file(StoreFiles& files, const char* directory) {
+  bool direct = false;
+  if (files.count == kMostFiles) {
+    base::log_warning("the storage has %d directories; more cannot be added", kMostFiles);
+    return false;
+  }
+  const base::Result<int> file = open_in(directory, direct);
+  if (!file.ok()) {
+    return false;
+  }
+  files.descriptors[files.count++] = file.value;
+  files.direct = files.direct && direct;
+  return true;
 }
 
-int reserve_store_room(const StoreFiles& files, uint64_t offset, uint64_t bytes) {
-  const auto count = static_cast<uint64_t>(files.count);
-  const uint64_t first = offset / kStripeBytes;
-  const uint64_t last = (offset + bytes - 1) / kStripeBytes;
-  for (uint64_t file = 0; file < count; ++file) {
-    // Its first and last stripe of these; where the range lies in one stripe, that part of it alone.
-    const uint64_t from = (first + count - 1 - file) / count;
-    const uint64_t to = last < file ? 0 : (last - file) / count + 1;
-    if (from >= to) {
-      continue;
-    }
-    const bool whole = last > first;
-    const uint64_t begin = from * kStripeBytes + (whole ? 0 : offset % kStripeBytes);
-    const uint64_t length = whole ? (to - from) * kStripeBytes : bytes;
-    long result = 0;
-    do {
-      result = system_call(SYS_fallocate, files.descriptors[file], 1 /* FALLOC_FL_KEEP_SIZE */, begin, length);
-    } while (result == -EINTR);
-    if (base::is_error(result) && result != -EOPNOTSUPP) {
-      return static_cast<int>(-result);
-    }
-  }
-  return 0;
+StorePlace place_of(const StoreFiles& files, uint64_t offset) {
+  const auto striped = static_cast<uint64_t>(files.striped);
+  const uint64_t stripe = offset / kStripeBytes;
+  const uint64_t usual = stripe % striped;
+  const uint64_t file = files.placed[stripe] == 0 ? usual : files.placed[stripe] - uint64_t{1};
+  const uint64_t place = file == usual ? stripe / striped * kStripeBytes : kElsewhere + stripe * kStripeBytes;
+  return {files.descriptors[file], place + offset % kStripeBytes};
 }
 
 Store* make_store(const StoreFiles& files) {

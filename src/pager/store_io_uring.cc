@@ -26,7 +26,7 @@ using base::system_call;
 class IoUringStore final : public Store {
  public:
   bool open(const StoreFiles& files) {
-    files_ = files;
+    files_ = &files;
     io_uring_params parameters = {};
     const long ring = system_call(SYS_io_uring_setup, kDepth, &parameters);
     if (base::is_error(ring)) {
@@ -142,7 +142,7 @@ class IoUringStore final : public Store {
     io_uring_sqe& entry = submissions_[index];
     memset(&entry, 0, sizeof entry);
     entry.opcode = transfer.write ? IORING_OP_WRITE : IORING_OP_READ;
-    const StorePlace place = place_of(files_, transfer.offset);
+    const StorePlace place = place_of(*files_, transfer.offset);
     entry.fd = place.descriptor;
     entry.off = place.offset;
     entry.addr = reinterpret_cast<uint64_t>(transfer.memory);
@@ -193,7 +193,7 @@ class IoUringStore final : public Store {
     return false;
   }
 
-  StoreFiles files_;
+  const StoreFiles* files_ = nullptr;
   int ring_ = -1;
   int event_ = -1;
   int batches_ = 0;

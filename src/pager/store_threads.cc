@@ -26,7 +26,7 @@ class ThreadStore final : public Store {
   static constexpr int kThreads = 4;
 
   bool open(const StoreFiles& files) {
-    files_ = files;
+    files_ = &files;
     event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (event_ < 0) {
       return false;
@@ -93,7 +93,7 @@ class ThreadStore final : public Store {
   int perform(const Transfer& transfer) const {
     uint64_t done = 0;
     while (done < transfer.bytes) {
-      const StorePlace place = place_of(files_, transfer.offset + done);
+      const StorePlace place = place_of(*files_, transfer.offset + done);
       const long result = system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, place.descriptor,
                                       static_cast<char*>(transfer.memory) + done, transfer.bytes - done, place.offset);
       if (result == -EINTR) {
@@ -132,7 +132,7 @@ class ThreadStore final : public Store {
     return nullptr;
   }
 
-  StoreFiles files_;
+  const StoreFiles* files_ = nullptr;
   int event_ = -1;
   std::atomic<uint32_t> work_{0};
   Slot slots_[kDepth];

@@ -9,14 +9,13 @@
 #include "pager/checksums.h"
 #include "pager/read_buffers.h"
 #include "pager/state.h"
+#include "pager/store_room.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
 namespace {
 
 using trace::Counter;
-
-constexpr uint64_t kRoomPiece = 64 << 20;
 
 // The tag of a transfer: what it is, the first block or page of the partition, and how many.
 constexpr int kKindShift = 62;
@@ -28,37 +27,6 @@ uint64_t tag_of(Kind kind, uint64_t number, uint64_t count) { return kind << kKi
 Kind kind_of(uint64_t tag) { return static_cast<Kind>(tag >> kKindShift); }
 uint64_t number_of(uint64_t tag) { return tag << 2 >> (kNumberShift + 2); }
 uint64_t count_of(uint64_t tag) { return tag & 0xff; }
-
-[[noreturn]] void die_of(bool write, uint64_t bytes, int error) {
-  const auto kib = static_cast<unsigned long long>(bytes >> 10);
-  if (write) {
-    base::die(
-        "writing %llu KiB of memory to the storage in %s failed: %s; this memory has nowhere to go, so the run ends; "
-        "free room there or choose another directory with --storage, or raise --memory",
-        kib, base::settings().storage, strerror(error));
-  }
-  base::die(
-      "reading %llu KiB back from the storage in %s failed: %s; memory that was there is lost, so the run ends; check "
-      "the disk, or choose another --storage",
-      kib, base::settings().storage, strerror(error));
-}
-
-/// Sets room in the file aside, in large pieces; the transfer's own bytes alone where the disk is nearly full.
-void ensure_room_in_file(uint64_t offset, uint64_t bytes) {
-  const uint64_t piece = offset / kRoomPiece;
-  uint64_t& bits = state.room_reserved[piece / 64];
-  const uint64_t bit = uint64_t{1} << (piece % 64);
-  if ((bits & bit) != 0) {
-    return;
-  }
-  if (reserve_store_room(state.files, piece * kRoomPiece, kRoomPiece) == 0) {
-    bits |= bit;
-    return;
-  }
-  if (const int error = reserve_store_room(state.files, offset, bytes); error != 0) {
-    die_of(true, bytes, error);
-  }
-}
 
 /// Whether what was read is what was written, as far as it will be used.
 bool is_right(Kind kind, uint64_t number, uint64_t bytes, const char* buffer) {
@@ -83,7 +51,7 @@ void act_on(const Completion& done) {
   const uint64_t count = count_of(done.tag);
   const uint64_t bytes = count * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
   if (done.error != 0) {
-    die_of(done.write, bytes, done.error);
+    die_of_transfer(done.write, bytes, done.error);
   }
   const char* buffer = !done.write && kind == kBlocks ? read_buffer_of(number) : nullptr;
   if (!done.write && !is_right(kind, number, bytes, buffer)) {
@@ -120,13 +88,27 @@ void submit(const Transfer& transfer) {
 
 }  // namespace
 
+void die_of_transfer(bool write, uint64_t bytes, int error) {
+  const auto kib = static_cast<unsigned long long>(bytes >> 10);
+  if (write) {
+    base::die(
+        "writing %llu KiB of memory to the storage in %s failed: %s; this memory has nowhere to go, so the run ends; "
+        "free room there or choose another directory with --storage, or raise --memory",
+        kib, base::settings().storage, strerror(error));
+  }
+  base::die(
+      "reading %llu KiB back from the storage in %s failed: %s; memory that was there is lost, so the run ends; check "
+      "the disk, or choose another --storage",
+      kib, base::settings().storage, strerror(error));
+}
+
 bool can_transfer() { return state.store->in_flight() < Store::kDepth; }
 
 void start_transfer(bool write, uint64_t first, uint64_t count) {
   const uint64_t offset = first * arena::kBlockBytes;
   const uint64_t bytes = count * arena::kBlockBytes;
   if (write) {
-    ensure_room_in_file(offset, bytes);
+    ensure_store_room(offset);
   }
   if (write) {
     note_written(offset, reinterpret_cast<const void*>(state.partition->alias + offset), bytes);

@@ -211,6 +211,15 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
             static_cast<long long>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed)));
   out.print("  \"storage\": ");
   write_string(out, base::settings().storage);
+  out.print(",\n  \"storage_added\": [");
+  int added = 0;
+  for (const node::AddedDirectory& directory : ledger.added_directories) {
+    if (directory.ready.load(std::memory_order_acquire) != 0) {
+      out.print("%s", added++ > 0 ? ", " : "");
+      write_string(out, directory.path);
+    }
+  }
+  out.print("]");
   out.print(",\n  \"evict\": \"%s\",\n",
             base::choice_name("evict", static_cast<int>(base::settings().evict), word, sizeof word));
   out.print("  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.slots(),
@@ -297,6 +306,11 @@ void write_summary(const node::Ledger& ledger, const char* host) {
                        mebibytes(total(ledger, Counter::kBytesRead)), mebibytes(total(ledger, Counter::kBytesWritten)),
                        base::settings().storage, static_cast<unsigned long long>(total(ledger, Counter::kFaults)), engine,
                        static_cast<double>(total(ledger, Counter::kStorageWaitNs)) / 1e9);
+    if (const uint64_t stood = total(ledger, Counter::kStorageFullNs); stood > 0) {
+      length +=
+          snprintf(text + length, room(), "headroom:   full      storage was full: %.1f s of standing still, all processes\n",
+                   static_cast<double>(stood) / 1e9);
+    }
   } else {
     length += snprintf(text + length, room(), "headroom:   storage   not used: everything fitted\n");
   }

@@ -1,20 +1,17 @@
-// headroom-ledger: prints a running job's ledger as one line of JSON each interval, for `headroom top`.
+// headroom-ledger: prints a running job's ledger as one line of JSON each interval, for `headroom top`, or names a further
+// storage directory to the job, for `headroom storage add`.
 //
 // usage: headroom-ledger PID [INTERVAL_MS [TIMES]]
+//        headroom-ledger PID add DIRECTORY
 //
-// The ledger is a memory file of the job's processes; it is opened by way of /proc/PID/fd, which the user who runs the job may
-// do, and mapped for reading only. Nothing of the job notices. Ends when no process of the node is left.
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
+// The ledger is mapped for reading only, unless a directory is added; nothing of the job notices. Printing ends when no process
+// of the node is left.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "node/ledger.h"
+#include "top/ledger_file.h"
 
 namespace {
 
@@ -22,30 +19,6 @@ using headroom::node::Ledger;
 using headroom::node::Member;
 using headroom::node::MemberState;
 using headroom::trace::Counter;
-
-int open_ledger(const char* pid) {
-  char folder[64];
-  (void)snprintf(folder, sizeof folder, "/proc/%s/fd", pid);
-  DIR* files = opendir(folder);
-  if (files == nullptr) {
-    fprintf(stderr, "headroom-ledger: %s: %s\n", folder, strerror(errno));
-    return -1;
-  }
-  int found = -1;
-  while (const dirent* entry = found < 0 ? readdir(files) : nullptr) {
-    char path[400];
-    char target[128] = {};
-    (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    if (readlink(path, target, sizeof target - 1) > 0 && strncmp(target, "/memfd:headroom-ledger", 22) == 0) {
-      found = open(path, O_RDONLY | O_CLOEXEC);
-    }
-  }
-  (void)closedir(files);
-  if (found < 0) {
-    fprintf(stderr, "headroom-ledger: process %s has no ledger of Headroom's\n", pid);
-  }
-  return found;
-}
 
 unsigned long long counted(const Member& member, Counter counter) {
   return member.counters[static_cast<int>(counter)].load(std::memory_order_relaxed);
@@ -78,10 +51,12 @@ int print(const Ledger& ledger) {
       continue;
     }
     printf(
-        "%s{\"rank\": %d, \"pid\": %d, \"state\": %u, \"resident\": %lld, \"outside\": %lld, \"allocated\": %llu, \"read\": "
+        "%s{\"rank\": %d, \"pid\": %d, \"state\": %u, \"storage_full\": %s, \"resident\": %lld, \"outside\": %lld, "
+        "\"allocated\": %llu, \"read\": "
         "%llu, \"written\": %llu, \"faults\": %llu, \"waited_ns\": %llu, \"messages\": %llu, \"message_bytes\": %llu}",
         alive == 0 ? "" : ", ", member.rank.load(std::memory_order_relaxed), member.pid.load(std::memory_order_relaxed),
         member.run_state.load(std::memory_order_relaxed),
+        member.waits_for_storage_room.load(std::memory_order_relaxed) != 0 ? "true" : "false",
         static_cast<long long>(member.reserved_bytes.load(std::memory_order_relaxed)),
         static_cast<long long>(member.other_bytes.load(std::memory_order_relaxed)), counted(member, Counter::kAllocatedBytes),
         counted(member, Counter::kBytesRead), counted(member, Counter::kBytesWritten), counted(member, Counter::kFaults),
@@ -97,21 +72,19 @@ int print(const Ledger& ledger) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fprintf(stderr, "usage: headroom-ledger PID [INTERVAL_MS [TIMES]]\n");
+    fprintf(stderr, "usage: headroom-ledger PID [INTERVAL_MS [TIMES]], or PID add DIRECTORY\n");
     return 2;
+  }
+  const bool adds = argc == 4 && strcmp(argv[2], "add") == 0;
+  Ledger* ledger = headroom::top::map_ledger(argv[1], adds);
+  if (ledger == nullptr) {
+    return 1;
+  }
+  if (adds) {
+    return headroom::top::add_directory(*ledger, argv[3]);
   }
   const long interval_ms = argc > 2 ? strtol(argv[2], nullptr, 10) : 1000;
   const long times = argc > 3 ? strtol(argv[3], nullptr, 10) : -1;
-  const int file = open_ledger(argv[1]);
-  if (file < 0) {
-    return 1;
-  }
-  void* mapped = mmap(nullptr, sizeof(Ledger), PROT_READ, MAP_SHARED, file, 0);
-  const auto* ledger = static_cast<const Ledger*>(mapped);
-  if (mapped == MAP_FAILED || ledger->magic != headroom::node::kLedgerMagic || ledger->bytes != sizeof(Ledger)) {
-    fprintf(stderr, "headroom-ledger: process %s runs under another version of Headroom\n", argv[1]);
-    return 1;
-  }
   for (long time = 0; times < 0 || time < times; ++time) {
     if (time > 0) {
       const timespec interval = {interval_ms / 1000, interval_ms % 1000 * 1'000'000};

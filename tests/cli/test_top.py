@@ -70,7 +70,7 @@ def test_rates_are_those_between_two_looks():
     looks = []
     for at, messages, content in ((10.0, 1000, 1 * MIB), (12.0, 9000, 81 * MIB)):
         still = dict.fromkeys(("read", "written", "faults", "waited_ns", "state", "resident"), 0)
-        members = [{"rank": 0, "pid": 5, "messages": messages, "message_bytes": content, **still}]
+        members = [{"rank": 0, "pid": 5, "storage_full": False, "messages": messages, "message_bytes": content, **still}]
         looks.append({"at_s": at, "budget": MIB, "free": MIB, "short": False, "slots": 2, "held": 0, "members": members})
     before, now = looks
     _, header, rank = lines(5, now, before)

@@ -64,7 +64,7 @@ def small_disk(folder, mebibytes):
     mount.mkdir()
     with image.open("wb") as file:
         file.truncate(mebibytes * MIB)
-    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
     subprocess.run(["mount", "-o", "loop", image, mount], check=True)
     try:
         yield mount
@@ -72,12 +72,87 @@ def small_disk(folder, mebibytes):
         subprocess.run(["umount", "-l", mount], check=True)
 
 
-def test_full_file_system(mpi, tmp_path):
+@pytest.mark.parametrize("wait", [0, 1])
+def test_full_file_system(mpi, wait, tmp_path):
     program = compile_program(mpi, "out_of_core.c")
     with small_disk(tmp_path, 110) as mount:
-        run = headroom_run([program, 64, 1], tmp_path, before=mpi.command(2), memory="48M", storage=mount, timeout=60)
+        arguments = {"memory": "48M", "storage": mount, "storage_wait": wait}
+        run = headroom_run([program, 64, 1], tmp_path, before=mpi.command(2), timeout=60, **arguments)
     assert run.status != 0
     assert re.search(r"rank \d+: error: .*No space left on device.*--storage", run.errors), run.errors
+    assert run.errors.count("the run pauses") == wait
+    assert (run.total("storage_full_ns") >= 1e9) == (wait > 0)
+
+
+def start_on_a_full_disk(mpi, mount, report, *arguments):
+    """A job whose memory does not fit on the small disk at `mount`, once it has said so; it needs 150 MiB there."""
+    program = compile_program(mpi, "out_of_core.c")
+    options = ["--memory", "48M", "--storage", mount, "--storage-wait", "60", "--json", report, *arguments]
+    command = [*mpi.command(2), HEADROOM, "run", *options, program, "96", "2"]
+    env = environment() | {"PYTHONUNBUFFERED": "1"}
+    words = [str(word) for word in command]
+    job = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    said = ""
+    while "the run pauses" not in said:
+        line = job.stdout.readline()
+        assert line, said
+        said += line
+    return job
+
+
+def headroom(*arguments):
+    command = [str(word) for word in (HEADROOM, *arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=False)
+
+
+def test_a_directory_is_added_to_a_job_whose_storage_is_full(mpi, tmp_path):
+    report = tmp_path / "report.json"
+    store = "auto" if mpi.name == "mpich" else "threads"
+    other = tmp_path / "other"
+    other.mkdir()
+    with small_disk(tmp_path, 84) as mount:
+        job = start_on_a_full_disk(mpi, mount, report, "--store", store)
+        assert "storage is full" in headroom("top", "--once", "--interval", "0.2").stdout
+        refused = headroom("storage", "add", tmp_path / "none")
+        assert refused.returncode != 0 and "no such directory" in refused.stderr
+        added = headroom("storage", "add", other)
+        assert added.returncode == 0 and "go on" in added.stdout, added.stdout + added.stderr
+        said, _ = job.communicate(timeout=60)
+        assert job.returncode == 0 and said.count("the run goes on") == 1, said
+        assert list(mount.glob(".headroom*")) == [] == list(other.iterdir())
+    run = json.loads(report.read_text())
+    assert run["storage_added"] == [str(other)]
+    assert run["total"]["storage_full_ns"] > 0 and run["total"]["stripes_elsewhere"] > 0
+
+
+def test_room_is_freed_for_a_job_whose_storage_is_full(mpi, tmp_path):
+    report = tmp_path / "report.json"
+    with small_disk(tmp_path, 460) as mount:
+        ballast = mount / "ballast"
+        free = os.statvfs(mount)
+        ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 70 * MIB))
+        job = start_on_a_full_disk(mpi, mount, report)
+        ballast.unlink()
+        said, _ = job.communicate(timeout=60)
+        assert job.returncode == 0 and said.count("the run goes on") == 1, said
+    run = json.loads(report.read_text())
+    assert run["storage_added"] == [] and run["total"]["storage_full_ns"] > 0
+
+
+def test_what_does_not_fit_on_one_disk_goes_to_another(mpi, tmp_path):
+    program = compile_program(mpi, "out_of_core.c")
+    other = tmp_path / "other"
+    other.mkdir()
+    with small_disk(tmp_path, 80) as mount:
+        run = headroom_run([program, 128, 2], tmp_path, before=mpi.command(2), memory="48M", storage=f"{mount}:{other}")
+    assert run.status == 0, run.errors
+    assert run.total("stripes_elsewhere") > 0 == run.total("storage_full_ns")
+
+
+def test_adding_a_directory_says_what_is_wrong(tmp_path):
+    assert "no job of yours" in headroom("storage", "add", tmp_path).stderr
+    assert "has no ledger" in headroom("storage", "add", tmp_path, "--process", os.getpid()).stderr
+    assert "is in memory" in headroom("storage", "add", "/dev/shm").stderr
 
 
 def test_budget_too_small(mpi, tmp_path):

@@ -114,7 +114,6 @@ TEST(Store, SeveralFilesTakeStripesInTurn) {
   ASSERT_TRUE(files.ok());
   ASSERT_EQ(files.value.count, 3);
   constexpr uint64_t kStripes = 7;
-  EXPECT_EQ(reserve_store_room(files.value, kStripeBytes, (kStripes - 1) * kStripeBytes), 0);
   Store* store = make_store(files.value);
   Memory out(kStripes * kStripeBytes);
   for (uint64_t stripe = 0; stripe < kStripes; ++stripe) {
@@ -130,6 +129,45 @@ TEST(Store, SeveralFilesTakeStripesInTurn) {
     ASSERT_EQ(pread(place.descriptor, in.address, kPiece, static_cast<off_t>(place.offset)), static_cast<ssize_t>(kPiece));
     EXPECT_EQ(memcmp(in.address, out.address + stripe * kStripeBytes + kPiece, kPiece), 0);
   }
+}
+
+void goes_elsewhere(Store* (*make)(const StoreFiles&)) {
+  test::set_environment("64M", "auto");
+  setenv("HEADROOM_STORAGE", "/var/tmp:/var/tmp", 1);
+  base::load_settings();
+  auto files = open_store_files();
+  ASSERT_TRUE(files.ok());
+  Store* store = make(files.value);
+  if (store == nullptr) {
+    GTEST_SKIP() << "the kernel refuses io_uring here";
+  }
+  constexpr uint64_t kStripes = 6;
+  ASSERT_TRUE(add_store_file(files.value, "/var/tmp"));  // while the store is there
+  ASSERT_FALSE(add_store_file(files.value, "/var/tmp/there is no such directory"));
+  ASSERT_EQ(files.value.count, 3);
+  ASSERT_EQ(files.value.striped, 2);
+  files.value.placed[1] = 1;  // of the second file, to the first
+  files.value.placed[2] = 3;
+  files.value.placed[3] = 2;  // where it belongs
+  Memory out(kStripes * kStripeBytes);
+  for (uint64_t stripe = 0; stripe < kStripes; ++stripe) {
+    memset(out.address + stripe * kStripeBytes, static_cast<int>('a' + stripe), kStripeBytes);
+    store->submit({true, stripe * kStripeBytes, out.address + stripe * kStripeBytes, kStripeBytes, stripe});
+  }
+  EXPECT_EQ(wait_for(*store, kStripes), 0);
+  const int expected[kStripes] = {0, 0, 2, 1, 0, 1};
+  Memory in(kStripes * kStripeBytes);
+  for (uint64_t stripe = 0; stripe < kStripes; ++stripe) {
+    EXPECT_EQ(place_of(files.value, stripe * kStripeBytes).descriptor, files.value.descriptors[expected[stripe]]) << stripe;
+    store->submit({false, stripe * kStripeBytes, in.address + stripe * kStripeBytes, kStripeBytes, stripe});
+  }
+  EXPECT_EQ(wait_for(*store, kStripes), 0);
+  EXPECT_EQ(memcmp(in.address, out.address, kStripes * kStripeBytes), 0);
+}
+
+TEST(Store, StripesThatWentElsewhereComeBackFromThere) {
+  goes_elsewhere(make_io_uring_store);
+  goes_elsewhere(make_thread_store);
 }
 
 TEST(Store, TheFileHasNoName) {

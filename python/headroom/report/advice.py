@@ -77,6 +77,10 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
         elif node.figures["slots"] < node.figures["cores"]:
             text += f"; {node.figures['cores']} cores are there, --slots is {node.figures['slots']}"
         said.append((where["waiting for a turn"], text + "."))
+    if stood := total.get("storage_full_ns", 0) / 1e9:
+        said.append(
+            (1.0, f"Storage was full: processes stood still for {stood:.1f} s together. Give it more room (--storage).")
+        )
     if total["other_bytes_peak"] > budget / 4:
         said.append(
             (

@@ -1,0 +1,17 @@
+// A running job's ledger, mapped by a process outside the job: it is a memory file of the job's processes, opened by way of
+// /proc/PID/fd, which the user who runs the job may do.
+#pragma once
+
+#include "node/ledger.h"
+
+namespace headroom::top {
+
+/// Maps the ledger that process `pid` has open, for reading or, with `writes`, for writing, too. nullptr if it has none, or
+/// another version's; that is said on standard error.
+node::Ledger* map_ledger(const char* pid, bool writes);
+
+/// Names a further storage directory to the job, with an absolute path, and waits a moment until those that pause for lack of
+/// room have gone on. Returns the exit status for the shell; what happened is said on standard output, or error.
+int add_directory(node::Ledger& ledger, const char* path);
+
+}  // namespace headroom::top
