@@ -69,9 +69,10 @@ def lines(pid: int, now: dict, before: dict | None) -> list[str]:
     rates = _rates(now, before)
     for member in sorted(now["members"], key=lambda each: (each["rank"] < 0, each["rank"])):
         rate = rates[member["pid"]]
+        state = FULL if member["storage_full"] else STATES[member["state"]]
         filled = round(BAR * min(max(member["resident"] / max(now["budget"], 1), 0), 1))
         shown.append(
-            f"  {member['rank'] if member['rank'] >= 0 else '-':>5} {FULL if member['storage_full'] else STATES[member['state']]:<18} {'█' * filled:<{BAR}} "
+            f"  {member['rank'] if member['rank'] >= 0 else '-':>5} {state:<18} {'█' * filled:<{BAR}} "
             f"{member['resident'] / MIB:>8.0f} MiB {rate['read'] / MIB:>6.0f} MiB/s {rate['written'] / MIB:>6.0f} MiB/s "
             f"{rate['faults']:>7.0f}/s {rate['waited_ns'] / 1e9:>6.0%} {rate['messages']:>9.0f}/s "
             f"{rate['message_bytes'] / MIB:>6.0f} MiB/s"

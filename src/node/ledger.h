@@ -106,6 +106,12 @@ struct ModeChange {
   std::atomic<uint32_t> mode;   // ModeChoice
 };
 
+/// What reading so much from storage takes, as far as it was measured (pager/store_speed.h).
+struct ReadTime {
+  std::atomic<uint32_t> median_ns;
+  std::atomic<uint32_t> samples;
+};
+
 inline constexpr int kMostAddedDirectories = 8;
 
 /// A directory that takes memory from now on, if others are full; a process outside the job has written it down
@@ -145,6 +151,9 @@ struct Ledger {
   std::atomic<uint32_t> told_of_transports;  // what is said once a node
   std::atomic<uint32_t> told_of_other_memory;
   std::atomic<uint32_t> told_of_full_storage;
+  ReadTime read_page;
+  ReadTime read_block;
+  ReadTime read_transfer;  // of 1 MiB
   AddedDirectory added_directories[kMostAddedDirectories];
   std::atomic<uint32_t> mode_changes;
   ModeChange modes[kMaxModeChanges];

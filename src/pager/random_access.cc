@@ -5,6 +5,7 @@
 
 #include "pager/single_pages.h"
 #include "pager/state.h"
+#include "pager/store_speed.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -18,7 +19,6 @@ constexpr int kLeastSure = 16;        // random faults in excess of others
 constexpr int kLongSure = 16;         // so many more are remembered
 constexpr int kDoubt = 4;
 constexpr int kSparseFaults = 1 << 16;  // so long a sparse reader is remembered
-constexpr int kWholePaysAt = 4;         // pages: reading so many alone takes longer than reading the block
 constexpr uint32_t kKnownTurns = 16;
 constexpr uint64_t kWholeAhead = 32;  // blocks
 constexpr int kRecent = 4;
@@ -62,7 +62,7 @@ int faults_until_sure() {
 
 /// Whether so many of the block's pages are read alone in a turn that it would have been better to read it as a whole.
 bool is_jumped_about_in(const ReadInTurn& known) {
-  return __builtin_popcountll(known.pages) >= kWholePaysAt && current_turn - known.many_since < kKnownTurns;
+  return __builtin_popcountll(known.pages) >= pages_worth_a_block() && current_turn - known.many_since < kKnownTurns;
 }
 
 void note_whole_read(ReadInTurn& known) {
@@ -113,7 +113,7 @@ void note_page_read(uint64_t block, uint32_t page) {
   }
   ((known.pages & bit_of(page)) != 0 ? came_back : read_once) += 1;
   known.pages |= bit_of(page);
-  if (__builtin_popcountll(known.pages) == kWholePaysAt) {
+  if (__builtin_popcountll(known.pages) >= pages_worth_a_block()) {
     known.many_since = current_turn;
   }
 }

@@ -4,9 +4,9 @@
 // on storage: what was read then was of little use. Not with sigsegv, which cannot map single pages.
 //
 // A rank that jumps about in memory that would fit if it had all of the node's does better to have it all for a turn: reading a
-// block takes no longer than reading kWholePaysAt pages alone, and everything else in it is free. So a block of which so many
-// were read alone in a turn is read as a whole, in that turn and the following ones, and what such blocks need together is
-// said (needed_in_turn), so that ranks whose blocks do not fit side by side take turns (sched/preemption.h).
+// block takes no longer than reading a few pages alone (store_speed.h), and everything else in it is free. So a block of which
+// so many were read alone in a turn is read as a whole, in that turn and the following ones, and what such blocks need together
+// is said (needed_in_turn), so that ranks whose blocks do not fit side by side take turns (sched/preemption.h).
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once

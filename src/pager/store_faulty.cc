@@ -1,8 +1,9 @@
 // A store that fails once, for tests (setting store_fault): the N-th read or write ends with a given errno, or what the N-th
-// read brings is damaged. See store.h.
+// read brings is damaged; or one whose reads take longer, as on another disk. See store.h.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <new>
@@ -69,6 +70,48 @@ class FaultyStore final : public Store {
   Transfer damaged_ = {};
 };
 
+class SlowStore final : public Store {
+ public:
+  SlowStore(Store* behind, long each_us, long block_us) : behind_(behind), each_us_(each_us), block_us_(block_us) {}
+
+  void submit(const Transfer& transfer) override {
+    if (!transfer.write) {
+      const auto us = each_us_ + block_us_ * static_cast<long>(transfer.bytes / kBlock);
+      const timespec pause = {us / 1'000'000, us % 1'000'000 * 1000};
+      (void)base::system_call(SYS_nanosleep, &pause, nullptr);
+    }
+    ++in_flight_;
+    behind_->submit(transfer);
+  }
+
+  int collect(Completion* out, int most) override {
+    const int found = behind_->collect(out, most);
+    in_flight_ -= found;
+    return found;
+  }
+
+  [[nodiscard]] bool has_completions() const override { return behind_->has_completions(); }
+  void begin_batch() override { behind_->begin_batch(); }
+  void end_batch() override { behind_->end_batch(); }
+  [[nodiscard]] int descriptor() const override { return behind_->descriptor(); }
+  [[nodiscard]] base::StoreChoice kind() const override { return behind_->kind(); }
+
+ private:
+  static constexpr uint64_t kBlock = 256 << 10;
+  Store* behind_;
+  long each_us_;
+  long block_us_;
+};
+
+/// slow:EACH_US:BLOCK_US, or nullptr.
+Store* make_slow_store(Store* behind, const char* specification) {
+  alignas(SlowStore) static char place[sizeof(SlowStore)];
+  char* end = nullptr;
+  const long each_us = strtol(specification, &end, 10);
+  const long block_us = *end == ':' ? strtol(end + 1, &end, 10) : -1;
+  return *end == 0 && each_us >= 0 && block_us >= 0 ? new (place) SlowStore(behind, each_us, block_us) : nullptr;
+}
+
 int error_of_name(const char* name, size_t length) {
   const struct {
     const char* name;
@@ -85,6 +128,9 @@ int error_of_name(const char* name, size_t length) {
 }  // namespace
 
 Store* make_faulty_store(Store* behind, const char* specification) {
+  if (strncmp(specification, "slow:", 5) == 0) {
+    return make_slow_store(behind, specification + 5);
+  }
   alignas(FaultyStore) static char place[sizeof(FaultyStore)];
   const bool write = strncmp(specification, "write:", 6) == 0;
   if (!write && strncmp(specification, "read:", 5) != 0) {

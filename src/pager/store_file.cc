@@ -162,7 +162,7 @@ Store* make_store(const StoreFiles& files) {
   if (*settings.store_fault != 0) {
     store = make_faulty_store(store, settings.store_fault);
     if (store == nullptr) {
-      base::die("HEADROOM_STORE_FAULT=%s is not read|write:ERRNO:N", settings.store_fault);
+      base::die("HEADROOM_STORE_FAULT=%s is neither read|write:ERRNO:N nor slow:EACH_US:BLOCK_US", settings.store_fault);
     }
   }
   return store;

@@ -10,6 +10,7 @@
 #include "pager/read_buffers.h"
 #include "pager/state.h"
 #include "pager/store_room.h"
+#include "pager/store_speed.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -75,6 +76,9 @@ void act_on(const Completion& done) {
     }
     read_done(number, count);
   }
+  if (!done.write) {
+    note_read_ended(done.tag);
+  }
 }
 
 /// The one way into the store. Whoever begins a transfer has asked can_transfer(), and what made room since left a place.
@@ -83,6 +87,9 @@ void submit(const Transfer& transfer) {
     base::die("more than %d transfers were begun at once; this is a fault in Headroom, please report it", Store::kDepth);
   }
   trace::count(Counter::kTransfers);
+  if (!transfer.write) {
+    note_read_begun(transfer.tag, transfer.bytes);
+  }
   state.store->submit(transfer);
 }
 

@@ -203,6 +203,11 @@ void write_member(Output& out, const Member& member) {
   out.print("}");
 }
 
+void write_read_time(Output& out, const char* what, const node::ReadTime& time) {
+  out.print("\"%s\": {\"median\": %u, \"samples\": %u}", what, time.median_ns.load(std::memory_order_relaxed),
+            time.samples.load(std::memory_order_relaxed));
+}
+
 void write_json(Output& out, const node::Ledger& ledger, const char* host) {
   char word[32];
   out.print("{\n  \"format\": \"headroom-run-1\",\n  \"host\": ");
@@ -219,7 +224,13 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
       write_string(out, directory.path);
     }
   }
-  out.print("]");
+  out.print("],\n  \"read_times_ns\": {");
+  write_read_time(out, "page", ledger.read_page);
+  out.print(", ");
+  write_read_time(out, "block", ledger.read_block);
+  out.print(", ");
+  write_read_time(out, "transfer", ledger.read_transfer);
+  out.print("}");
   out.print(",\n  \"evict\": \"%s\",\n",
             base::choice_name("evict", static_cast<int>(base::settings().evict), word, sizeof word));
   out.print("  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.slots(),

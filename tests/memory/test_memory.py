@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT, compile_program, headroom_run
+from conftest import ROOT, compile_program, environment, headroom_run
 
 MIB = 1 << 20
 PUBLIC_HEADERS = f"-I{ROOT}/include"
@@ -256,6 +256,24 @@ def test_what_ranks_jump_about_in_is_read_whole_if_it_fits_for_one_at_a_time(mpi
     assert run.total("single_pages_read") < ranks * rounds * accesses / 8
     assert run.total("bytes_read") < 2 * rounds * ranks * each * MIB, run.report["total"]
     assert run.total("turns_overdue") == 0
+
+
+def test_how_fast_storage_is_decides_between_pages_and_blocks(mpi, tmp_path):
+    """It is measured meanwhile: where a page takes as long as a block, two pages are worth one; where it does not, many."""
+    program = compile_program(mpi, "hot_memory.c")
+    runs = {}
+    for disk, fault in {"seeks": "slow:2000:0", "is narrow": "slow:0:3000"}.items():
+        on_two_cores = ["taskset", "-c", "0,1", *mpi.command(4)]
+        env = environment(store_fault=fault)
+        run = headroom_run([program, 24, 4, 600], tmp_path, before=on_two_cores, memory="64M", env=env)
+        assert run.status == 0 and run.output == "wrong 0\n", run.errors
+        runs[disk] = run
+        times = run.report["read_times_ns"]
+        assert all(times[size]["samples"] >= 16 for size in ("page", "block")), times
+    seeks, narrow = (runs[disk].report["read_times_ns"] for disk in runs)
+    assert seeks["page"]["median"] > 2e6 and narrow["block"]["median"] > 3e6 > narrow["page"]["median"]
+    assert runs["seeks"].total("single_pages_read") < runs["is narrow"].total("single_pages_read") / 2
+    assert runs["seeks"].total("blocks_read_whole") > 2 * runs["is narrow"].total("blocks_read_whole")
 
 
 def test_ranks_that_compute_when_turns_begin_take_them_at_their_faults(mpi, engine, tmp_path):
