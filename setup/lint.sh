@@ -27,6 +27,7 @@ cmake --build --preset debug --target generated_code >/dev/null
 git ls-files 'src/*.cc' | xargs -P 2 -n 6 build/lint/bin/clang-tidy -p build/debug --quiet --warnings-as-errors='*' \
   --extra-arg=-Wno-unknown-warning-option 2> >(grep -vE 'warnings? generated|Suppressed|Use -header' >&2)
 
-echo "building for AArch64"
+echo "building for AArch64, and running there, emulated, the tests of what differs between processors"
 cmake --preset aarch64 >/dev/null
-cmake --build --preset aarch64 | tail -n 1
+cmake --build --preset aarch64 --target headroom headroom_mpich headroom-supervise headroom-ledger portable_tests | tail -n 1
+qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/tests/unit/portable_tests --gtest_brief=1 | tail -n 1

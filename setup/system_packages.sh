@@ -9,7 +9,7 @@ declare -A packages=(
   [build]="g++ binutils libjemalloc-dev libxxhash-dev python3 python3-venv libc6-dev ca-certificates procps"
   [demo]="util-linux"
   [check]="libgtest-dev gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev lammps libblas3 ptscotch scotch scalapack-mpi-test e2fsprogs xz-utils"
-  [lint]="libgtest-dev gcc-aarch64-linux-gnu g++-aarch64-linux-gnu"
+  [lint]="libgtest-dev gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user"
   [bench]="fio lammps"
 )
 target=$1

@@ -15,9 +15,7 @@
 namespace headroom::direct {
 namespace {
 
-using Routine = void (*)(char* to, const char* from, uint64_t bytes);
-
-[[maybe_unused]] void copy_plainly(char* to, const char* from, uint64_t bytes) { memcpy(to, from, bytes); }
+void copy_plainly(char* to, const char* from, uint64_t bytes) { memcpy(to, from, bytes); }
 
 #if defined(__x86_64__)
 /// Content is asked for so far ahead on processors that do not do it as well by themselves; Intel's do: 64 MiB one way 5.0 ms
@@ -62,19 +60,28 @@ __attribute__((target("avx2"))) void copy_avx2(char* to, const char* from, uint6
   memcpy(to, from, bytes);
 }
 
-Routine choose() {
-  __builtin_cpu_init();
-  const bool asks = !__builtin_cpu_is("intel");
-  if (__builtin_cpu_supports("avx512f")) {
-    return asks ? copy_avx512<true> : copy_avx512<false>;
+#elif defined(__aarch64__)
+/// Pairs of vector registers, stored with the hint that they are not wanted soon. Such stores are ordered by barriers and
+/// releases as others are.
+void copy_neon(char* to, const char* from, uint64_t bytes) {
+  for (; bytes >= 128; to += 128, from += 128, bytes -= 128) {
+    asm volatile(
+        "prfm pldl1strm, [%[from], #512]\n\t"
+        "prfm pldl1strm, [%[from], #576]\n\t"
+        "ldp q16, q17, [%[from]]\n\t"
+        "ldp q18, q19, [%[from], #32]\n\t"
+        "ldp q20, q21, [%[from], #64]\n\t"
+        "ldp q22, q23, [%[from], #96]\n\t"
+        "stnp q16, q17, [%[to]]\n\t"
+        "stnp q18, q19, [%[to], #32]\n\t"
+        "stnp q20, q21, [%[to], #64]\n\t"
+        "stnp q22, q23, [%[to], #96]"
+        :
+        : [to] "r"(to), [from] "r"(from)
+        : "memory", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23");
   }
-  if (__builtin_cpu_supports("avx2")) {
-    return asks ? copy_avx2<true> : copy_avx2<false>;
-  }
-  return copy_plainly;
+  memcpy(to, from, bytes);
 }
-#else
-Routine choose() { return copy_plainly; }  // the C library's copy does what AArch64 offers
 #endif
 
 /// Of the largest cache of a processor, in bytes; 0 if that is not known. (The C library's sysconf is wrong about some virtual
@@ -109,13 +116,31 @@ uint64_t find_past_cache() {
 
 }  // namespace
 
+CopyRoutines usable_copy_routines() {
+  CopyRoutines usable;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool asks = !__builtin_cpu_is("intel");
+  if (__builtin_cpu_supports("avx512f")) {
+    usable.add("avx512", asks ? copy_avx512<true> : copy_avx512<false>);
+  }
+  if (__builtin_cpu_supports("avx2")) {
+    usable.add("avx2", asks ? copy_avx2<true> : copy_avx2<false>);
+  }
+#elif defined(__aarch64__)
+  usable.add("neon", copy_neon);
+#endif
+  usable.add("plain", copy_plainly);
+  return usable;
+}
+
 uint64_t past_cache_from() {
   static const uint64_t from = find_past_cache();
   return from;
 }
 
 void copy_past_cache(char* to, const char* from, uint64_t bytes) {
-  static const Routine routine = choose();
+  static const CopyRoutine routine = usable_copy_routines().all[0].copy;
   const uint64_t ahead = (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64;
   memcpy(to, from, ahead);
   routine(to + ahead, from + ahead, bytes - ahead);

@@ -13,6 +13,18 @@ uint64_t past_cache_from();
 /// Copies with non-temporal stores where the processor has them.
 void copy_past_cache(char* to, const char* from, uint64_t bytes);
 
+/// The routines behind it that this processor can run, the best first. They want a target that is a multiple of 64.
+using CopyRoutine = void (*)(char* to, const char* from, uint64_t bytes);
+struct CopyRoutines {
+  struct {
+    const char* name;
+    CopyRoutine copy;
+  } all[3] = {};
+  int count = 0;
+  void add(const char* name, CopyRoutine copy) { all[count++] = {name, copy}; }
+};
+CopyRoutines usable_copy_routines();
+
 /// Copies at most a few lines without a call.
 inline void copy_short(char* to, const char* from, uint64_t bytes) {
   if (bytes >= 64) {
