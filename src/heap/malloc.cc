@@ -2,6 +2,7 @@
 // the C library under its own names (__libc_malloc and so on), which costs two comparisons; C++ new comes here through malloc.
 #include <errno.h>
 #include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <dlfcn.h>
