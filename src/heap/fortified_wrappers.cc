@@ -10,6 +10,10 @@
 
 #include "heap/held_calls.h"
 
+#if defined(_FORTIFY_SOURCE) && _FORTIFY_SOURCE > 0
+#error "__open_2 below would call itself: compile Headroom without _FORTIFY_SOURCE"
+#endif
+
 extern "C" [[noreturn]] void __chk_fail();
 
 namespace {

@@ -77,7 +77,8 @@ class KilledRanks : public Ranks {
           << "killed at instruction " << instruction << " of part " << part << ": " << end << "\n"
           << said();
     }
-    EXPECT_GT(deaths * 3, kills);
+    // Not all: where the run that counted instructions waited long, some moments lie behind the end of the others.
+    EXPECT_GE(deaths * 6, kills);
   }
 
   std::map<int, int> ends_seen;  // how often the other one ended with which status
