@@ -47,7 +47,7 @@ int add_directory(Ledger& ledger, const char* path) {
     return 1;
   }
   const int waited = waiting(ledger);
-  (void)strcpy(place->path, path);
+  memcpy(place->path, path, strlen(path) + 1);
   place->ready.store(1, std::memory_order_release);
   if (waited == 0) {
     printf("added; no rank lacks room on storage now, so it is used when one does\n");
