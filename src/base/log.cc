@@ -37,20 +37,9 @@ void write_line(const char* kind, const char* format, va_list arguments) {
 }  // namespace
 
 void set_log_rank(int rank) { rank_shown.store(rank, std::memory_order_relaxed); }
-int log_rank() { return rank_shown.load(std::memory_order_relaxed); }
 void set_death_hook(void (*hook)()) { death_hook.store(hook, std::memory_order_release); }
 
 void log_warning(const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  write_line("", format, arguments);
-  va_end(arguments);
-}
-
-void log_info(const char* format, ...) {
-  if (settings().log < LogChoice::kInfo) {
-    return;
-  }
   va_list arguments;
   va_start(arguments, format);
   write_line("", format, arguments);

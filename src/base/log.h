@@ -10,10 +10,10 @@ namespace headroom::base {
 
 /// Sets the rank that lines begin with; -1 until MPI_Init.
 void set_log_rank(int rank);
-int log_rank();
 
+/// Always said. Longer lines than 1 KiB are cut.
 void log_warning(const char* format, ...) __attribute__((format(printf, 1, 2)));
-void log_info(const char* format, ...) __attribute__((format(printf, 1, 2)));
+/// Said with HEADROOM_LOG=debug.
 void log_debug(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 /// Called by die() before the process ends, so that others can be told. nullptr: nothing is called.

@@ -10,8 +10,7 @@
 //   L3  a member that is not armed has reserved everything it has allocated, so it needs no fault tracking;
 //       a member that is armed has reserved what is resident or on its way in.
 //   L4  at most `slots` members hold a slot, but for those admitted as overdue, or beside members that jump about in memory
-//   that
-//       is on storage and so leave their core idle (both counted).
+//       that is on storage and so leave their core idle (both counted).
 //
 // A dead member's claims are given back by whoever notices first (session.h); the exchange of `state` makes that once only.
 #pragma once
@@ -115,7 +114,7 @@ struct ReadTime {
 inline constexpr int kMostAddedDirectories = 8;
 
 /// A directory that takes memory from now on, if others are full; a process outside the job has written it down
-/// (top/read_ledger.cc).
+/// (top/add_directory.cc).
 struct AddedDirectory {
   std::atomic<uint32_t> taken;  // by who is writing it
   std::atomic<uint32_t> ready;  // it is written
@@ -182,6 +181,11 @@ void release(Ledger& ledger, Member& member, int64_t bytes);
 
 /// Records that the node now waits in `mode` (ModeChoice), if it did not before.
 void record_mode(Ledger& ledger, uint32_t mode);
+
+/// Whether it was written by a program that has this same layout: tools and ranks of another version must not touch it.
+inline bool is_of_this_version(const Ledger& ledger) {
+  return ledger.magic == kLedgerMagic && ledger.version == kLedgerVersion && ledger.bytes == sizeof(Ledger);
+}
 
 /// True if L1 to L4 hold. Only meaningful while nobody changes the ledger.
 bool check_invariants(const Ledger& ledger);

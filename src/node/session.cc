@@ -170,7 +170,7 @@ bool try_join(Session& session) {
     ledger_descriptor = descriptors[0];
     session.listen_descriptor = descriptors[1];
     session.messages_descriptor = descriptors[2];
-    return session.ledger != nullptr && session.ledger->magic == kLedgerMagic && session.ledger->bytes == sizeof(Ledger);
+    return session.ledger != nullptr && is_of_this_version(*session.ledger);
   }
   close(connection);
   const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -280,6 +280,7 @@ Status join_session(Session& session) {
   self.slots_wanted.store(0, std::memory_order_relaxed);
   self.working_set_bytes.store(0, std::memory_order_relaxed);
   self.wants_all.store(0, std::memory_order_relaxed);
+  self.waits_for_storage_room.store(0, std::memory_order_relaxed);
   self.read_page_at_ns.store(0, std::memory_order_relaxed);
   for (auto& counter : self.counters) {
     counter.store(0, std::memory_order_relaxed);

@@ -10,6 +10,7 @@
 #include "pager/block_transitions.h"
 #include "pager/fork.h"
 #include "pager/state.h"
+#include "pager/store_room.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -151,6 +152,12 @@ int64_t write_out(uint64_t block, bool keep) {
   if (!is_apart(block)) {
     return 0;
   }
+  if (!has_store_room(block * kBlockBytes)) {
+    if (!is_all_zero(block)) {
+      return 0;
+    }
+    count = 1;
+  }
   for (uint64_t begun = 0; begun < count; ++begun) {
     if (!begin_write(block + begun, keep)) {
       count = begun;
@@ -199,31 +206,8 @@ int64_t write_out(uint64_t block, bool keep) {
 /// Leaves place for the pieces of one write-out and for the read that room is made for.
 bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth - 8; }
 
-}  // namespace
-
-bool take_access(uint64_t block) {
-  return make_transition(word_of(block), [](uint64_t word) { return next::take_access(word); });
-}
-
-uint64_t out_marks(uint64_t word) {
-  trace::count(Counter::kBlocksTwiceOut, (word & (kOutOnce | kOutTwice)) == kOutOnce ? 1 : 0);
-  return (word & kOutOnce) != 0 ? kOutTwice : kOutOnce;
-}
-
-bool is_written_remotely(View view) {
-  const int32_t self = state.session->self->pid.load(std::memory_order_relaxed);
-  for (const Member& member : state.session->ledger->members) {
-    // seq_cst: the writer stores its target before it touches memory, we protect before we look; one of us sees the other.
-    if (member.remote_write_target.load(std::memory_order_seq_cst) == self && is_alive(member) &&
-        view.address < member.remote_write_end.load(std::memory_order_relaxed) &&
-        member.remote_write_begin.load(std::memory_order_relaxed) < view.address + view.bytes) {
-      return true;
-    }
-  }
-  return false;
-}
-
-int64_t evict(int64_t bytes) {
+/// Evicts what can leave now; `without_room` becomes a block that could not, since storage is full.
+int64_t evict_now(int64_t bytes, uint32_t& without_room) {
   int64_t leaving = 0;
   uint64_t to_look_at = state.resident.count();
   while (leaving < bytes && to_look_at-- > 0) {
@@ -254,12 +238,47 @@ int64_t evict(int64_t bytes) {
     }
     const int64_t written = (word & kHoldMask) == 0 ? write_out(block, false) : 0;
     if (written == 0 && state.resident.next_victim() == block) {
-      state.resident.look_later(block);  // held
+      without_room = (word & kHoldMask) == 0 && !has_store_room(block * kBlockBytes) ? block : without_room;
+      state.resident.look_later(block);  // held, or there is no room for it on storage
     }
     leaving += written;
     state.early_credit_bytes += written;
   }
   return leaving;
+}
+
+}  // namespace
+
+bool take_access(uint64_t block) {
+  return make_transition(word_of(block), [](uint64_t word) { return next::take_access(word); });
+}
+
+uint64_t out_marks(uint64_t word) {
+  trace::count(Counter::kBlocksTwiceOut, (word & (kOutOnce | kOutTwice)) == kOutOnce ? 1 : 0);
+  return (word & kOutOnce) != 0 ? kOutTwice : kOutOnce;
+}
+
+bool is_written_remotely(View view) {
+  const int32_t self = state.session->self->pid.load(std::memory_order_relaxed);
+  for (const Member& member : state.session->ledger->members) {
+    // seq_cst: the writer stores its target before it touches memory, we protect before we look; one of us sees the other.
+    if (member.remote_write_target.load(std::memory_order_seq_cst) == self && is_alive(member) &&
+        view.address < member.remote_write_end.load(std::memory_order_relaxed) &&
+        member.remote_write_begin.load(std::memory_order_relaxed) < view.address + view.bytes) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int64_t evict(int64_t bytes, Urgency urgency) {
+  uint32_t without_room = kNoBlock;
+  const int64_t leaving = evict_now(bytes, without_room);
+  if (leaving > 0 || without_room == kNoBlock || urgency == Urgency::kNobodyWaits || state.leaving_bytes > 0) {
+    return leaving;
+  }
+  await_store_room(without_room * kBlockBytes);
+  return evict_now(bytes, without_room);
 }
 
 void evict_unneeded(uint64_t first, uint64_t count) {
@@ -270,7 +289,7 @@ void evict_unneeded(uint64_t first, uint64_t count) {
       resident += kBlockBytes;
     }
   }
-  (void)evict(resident);
+  (void)evict(resident, Urgency::kNobodyWaits);
 }
 
 void write_back_idle() {
@@ -279,7 +298,7 @@ void write_back_idle() {
   }
   const base::EvictChoice policy = base::settings().evict;
   if (policy == base::EvictChoice::kAggressive) {
-    const int64_t leaving = evict(INT64_MAX);
+    const int64_t leaving = evict(INT64_MAX, Urgency::kNobodyWaits);
     trace::count(Counter::kBlocksEvictedWaiting, static_cast<uint64_t>(leaving) / kBlockBytes);
     return;
   }

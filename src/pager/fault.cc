@@ -89,7 +89,7 @@ void touch_ahead(uint64_t block, bool write) {
   const uint64_t transfer = most < kTransferBlocks ? most : kTransferBlocks;
   const uint64_t soon = run.window > transfer ? run.window : transfer;
   if (state.resident.count() > 4 * soon) {  // else it might be at this block's cost, which the thread has not used yet
-    make_room(static_cast<int64_t>(2 * soon * kBlockBytes));
+    make_room(static_cast<int64_t>(2 * soon * kBlockBytes), Urgency::kNobodyWaits);
   }
   for (; next <= block + run.window && may_touch_ahead(next) && (!write || may_write(next)) && reserve_blocks(1); ++next) {
     state.resident.expect(next);
@@ -371,7 +371,7 @@ void read_done(uint64_t first, uint64_t count) {
 
 void pump() {
   if (wants_room_for_pages()) {
-    (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages));
+    (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages), Urgency::kNobodyWaits);
   }
   const bool waits = state.turn_is_cut && must_wait_for_turn(false);
   if (state.pending_count > 0) {

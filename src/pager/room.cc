@@ -225,7 +225,7 @@ void end_lack_of_room() {
   }
 }
 
-void make_room(int64_t bytes) {
+void make_room(int64_t bytes, Urgency urgency) {
   const node::Ledger& ledger = *state.session->ledger;
   const int64_t coming = ledger.free_bytes.load(std::memory_order_relaxed) + state.leaving_bytes;
   if (coming >= bytes) {
@@ -243,7 +243,7 @@ void make_room(int64_t bytes) {
     return;
   }
   state.waits_for_others = false;
-  if (evict(bytes - coming) == 0 && state.store->in_flight() == 0 && !state.collects) {
+  if (evict(bytes - coming, urgency) == 0 && state.store->in_flight() == 0 && !state.collects) {
     want_all();  // all that this rank has is held
   }
 }
@@ -276,7 +276,7 @@ void answer_requests_for_room() {
   state.answered_member = self.asked_by.load(std::memory_order_relaxed);
   const int64_t wanted = asked - state.leaving_bytes;
   const bool may_write = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come
-  if (wanted > 0 && evict(wanted) < wanted && may_write) {
+  if (wanted > 0 && evict(wanted, Urgency::kSomebodyWaits) < wanted && may_write) {
     self.refused_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     trace::count(Counter::kRoomRequestsRefused);
   }

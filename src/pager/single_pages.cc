@@ -63,7 +63,7 @@ bool reserve(int64_t bytes) {
 void make_room_ahead() {
   if (state.session->ledger->free_bytes.load(std::memory_order_relaxed) < int64_t{kPageBytes}) {
     const bool waited = state.waits_for_others;
-    make_room(kBlockBytes);
+    make_room(kBlockBytes, Urgency::kNobodyWaits);
     state.waits_for_others = waited && state.waits_for_others;  // nobody waits for it yet
   }
 }

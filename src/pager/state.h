@@ -141,8 +141,10 @@ void read_streams_ahead();
 // room.cc
 /// Memory does not suffice: everybody on the node is told, once.
 void note_short();
+enum class Urgency : uint8_t { kSomebodyWaits, kNobodyWaits };
+
 /// Starts to free memory until `bytes` are free or on their way out; asks other ranks if they have more than their share.
-void make_room(int64_t bytes);
+void make_room(int64_t bytes, Urgency urgency = Urgency::kSomebodyWaits);
 /// Something has to leave memory: ranks take turns from now on.
 void note_lack_of_room();
 /// If nothing has had to for some time, and all that there is would fit: they need not.
@@ -164,8 +166,9 @@ void tell_of_room();
 void place_content(uint64_t first, uint64_t count, const char* content);
 
 // eviction.cc
-/// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out.
-int64_t evict(int64_t bytes);
+/// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out. If that is nothing, since storage
+/// is full, and somebody waits for it, the run pauses until there is room there.
+int64_t evict(int64_t bytes, Urgency urgency);
 void write_back_idle();
 /// Begins to evict these blocks, which the program will not need.
 void evict_unneeded(uint64_t first, uint64_t count);

@@ -1,5 +1,5 @@
-// A store that fails once, for tests (setting store_fault): the N-th read or write ends with a given errno, or what the N-th
-// read brings is damaged; or one whose reads take longer, as on another disk. See store.h.
+// A store that fails, for tests (setting store_fault): the N-th read or write ends with a given errno (with N+, all from then
+// on), or what the N-th read brings is damaged; or one whose reads take longer, as on another disk. See store.h.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +18,14 @@ constexpr int kDamage = -1;
 
 class FaultyStore final : public Store {
  public:
-  FaultyStore(Store* behind, bool write, int error, long nth) : behind_(behind), write_(write), error_(error), left_(nth) {}
+  FaultyStore(Store* behind, bool write, int error, long nth, bool and_all_after)
+      : behind_(behind), write_(write), error_(error), left_(nth), and_all_after_(and_all_after) {}
 
   void submit(const Transfer& transfer) override {
     ++in_flight_;
-    if (transfer.write == write_ && --left_ == 0) {
+    if (transfer.write == write_ && (--left_ == 0 || (and_all_after_ && left_ < 0))) {
       if (error_ != kDamage) {
-        failed_ = {transfer.tag, transfer.write, error_};
-        has_failed_ = true;
+        failed_[failed_count_++] = {transfer.tag, transfer.write, error_};
         const uint64_t one = 1;
         (void)base::system_call(SYS_write, behind_->descriptor(), &one, sizeof one);
         return;
@@ -36,10 +36,9 @@ class FaultyStore final : public Store {
   }
 
   int collect(Completion* out, int most) override {
-    if (has_failed_ && most > 0) {
-      has_failed_ = false;
+    if (failed_count_ > 0 && most > 0) {
       --in_flight_;
-      *out = failed_;
+      *out = failed_[--failed_count_];
       return 1;
     }
     const int found = behind_->collect(out, most);
@@ -53,7 +52,7 @@ class FaultyStore final : public Store {
     return found;
   }
 
-  [[nodiscard]] bool has_completions() const override { return has_failed_ || behind_->has_completions(); }
+  [[nodiscard]] bool has_completions() const override { return failed_count_ > 0 || behind_->has_completions(); }
   void begin_batch() override { behind_->begin_batch(); }
   void end_batch() override { behind_->end_batch(); }
 
@@ -65,8 +64,9 @@ class FaultyStore final : public Store {
   bool write_;
   int error_;
   long left_;
-  bool has_failed_ = false;
-  Completion failed_ = {};
+  bool and_all_after_;
+  Completion failed_[kDepth] = {};
+  int failed_count_ = 0;
   Transfer damaged_ = {};
 };
 
@@ -116,7 +116,7 @@ int error_of_name(const char* name, size_t length) {
   const struct {
     const char* name;
     int value;
-  } known[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EINVAL", EINVAL}, {"DAMAGE", kDamage}};
+  } known[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EINVAL", EINVAL}, {"EROFS", EROFS}, {"DAMAGE", kDamage}};
   for (const auto& entry : known) {
     if (strlen(entry.name) == length && strncmp(entry.name, name, length) == 0) {
       return entry.value;
@@ -139,9 +139,11 @@ Store* make_faulty_store(Store* behind, const char* specification) {
   const char* name = specification + (write ? 6 : 5);
   const char* colon = strchr(name, ':');
   const int error = colon != nullptr ? error_of_name(name, static_cast<size_t>(colon - name)) : 0;
-  const long nth = colon != nullptr ? strtol(colon + 1, nullptr, 10) : 0;
-  const bool possible = error != 0 && !(write && error == kDamage);
-  return possible && nth > 0 ? new (place) FaultyStore(behind, write, error, nth) : nullptr;
+  char* end = nullptr;
+  const long nth = colon != nullptr ? strtol(colon + 1, &end, 10) : 0;
+  const bool and_all_after = nth > 0 && strcmp(end, "+") == 0;
+  const bool possible = error != 0 && !(write && error == kDamage) && nth > 0 && (and_all_after || *end == 0);
+  return possible ? new (place) FaultyStore(behind, write, error, nth, and_all_after) : nullptr;
 }
 
 }  // namespace headroom::pager

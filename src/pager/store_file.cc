@@ -20,8 +20,6 @@ using base::StoreChoice;
 using base::StoreDirectChoice;
 using base::system_call;
 
-constexpr uint64_t kElsewhere = uint64_t{1} << 40;  // in a file: stripes that do not belong there begin here
-
 int open_nameless(const char* directory, int flags) {
   long descriptor = system_call(SYS_openat, AT_FDCWD, directory, O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
   if (descriptor != -EOPNOTSUPP && descriptor != -EISDIR && descriptor != -ENOENT) {
@@ -43,8 +41,9 @@ bool direct_works(int descriptor) {
   if (page == MAP_FAILED) {
     return false;
   }
-  const bool works = system_call(SYS_pwrite64, descriptor, page, 4096, 0) == 4096 &&
-                     system_call(SYS_pread64, descriptor, page, 4096, 0) == 4096;
+  const long written = system_call(SYS_pwrite64, descriptor, page, 4096, 0);
+  const bool is_full = written == -ENOSPC || written == -EDQUOT;  // it was opened for it, and says nothing else against it
+  const bool works = is_full || (written == 4096 && system_call(SYS_pread64, descriptor, page, 4096, 0) == 4096);
   munmap(page, 4096);
   return works;
 }
@@ -135,7 +134,9 @@ StorePlace place_of(const StoreFiles& files, uint64_t offset) {
   const uint64_t stripe = offset / kStripeBytes;
   const uint64_t usual = stripe % striped;
   const uint64_t file = files.placed[stripe] == 0 ? usual : files.placed[stripe] - uint64_t{1};
-  const uint64_t place = file == usual ? stripe / striped * kStripeBytes : kElsewhere + stripe * kStripeBytes;
+  // In a file, what does not belong there lies behind all that might.
+  const uint64_t elsewhere = file < striped ? (arena::kPartitionBytes / kStripeBytes + striped - 1) / striped : 0;
+  const uint64_t place = (file == usual ? stripe / striped : elsewhere + stripe) * kStripeBytes;
   return {files.descriptors[file], place + offset % kStripeBytes};
 }
 
@@ -162,7 +163,8 @@ Store* make_store(const StoreFiles& files) {
   if (*settings.store_fault != 0) {
     store = make_faulty_store(store, settings.store_fault);
     if (store == nullptr) {
-      base::die("HEADROOM_STORE_FAULT=%s is neither read|write:ERRNO:N nor slow:EACH_US:BLOCK_US", settings.store_fault);
+      base::die("HEADROOM_STORE_FAULT=%s is neither read|write:ERRNO:N (or N+) nor slow:EACH_US:BLOCK_US",
+                settings.store_fault);
     }
   }
   return store;

@@ -3,13 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/settings.h"
 #include "pager/state.h"
+#include "pager/store_speed.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -23,10 +26,20 @@ constexpr uint64_t kSpareBytes = 8 << 20;
 constexpr uint64_t kLongestWaitS = 1'000'000'000;
 constexpr int64_t kLookAgainNs = 100'000'000;
 
-bool nearly_full = false;  // single stripes from now on
-int adopted = 0;           // of the directories that were added to the job
+constexpr uint64_t kKnownToLackNs = 10'000'000;  // so long it is not looked again, unless somebody waits
+constexpr int kSilentLooks = 2;                  // another rank may have taken more than it keeps
 
-bool is_lack_of_room(int error) { return error == ENOSPC || error == EDQUOT; }
+bool nearly_full = false;  // single stripes from now on
+uint32_t adopted = 0;      // which of the directories that were added to the job
+uint64_t lacked_at_ns = 0;
+
+/// The pause that lasts, if one does.
+struct Pause {
+  uint64_t since_ns;
+  int looks;
+  bool told;
+};
+Pause pause = {};
 
 /// For file systems that cannot set room aside: whether there is as much, and some to spare.
 int look_for_room(int descriptor, uint64_t bytes) {
@@ -35,15 +48,26 @@ int look_for_room(int descriptor, uint64_t bytes) {
     return 0;
   }
   const uint64_t free_blocks = geteuid() == 0 ? known.f_bfree : known.f_bavail;
-  return free_blocks * static_cast<uint64_t>(known.f_bsize) < bytes + kSpareBytes ? ENOSPC : 0;
+  const auto block_bytes = static_cast<uint64_t>(known.f_frsize != 0 ? known.f_frsize : known.f_bsize);
+  return free_blocks * block_bytes < bytes + kSpareBytes ? ENOSPC : 0;
 }
 
 int set_room_aside(int descriptor, uint64_t offset, uint64_t bytes) {
+  struct {
+    uint64_t current, maximum;
+  } limit = {};
+  if (!base::is_error(system_call(SYS_prlimit64, 0, RLIMIT_FSIZE, nullptr, &limit)) && offset + bytes > limit.current) {
+    return EFBIG;  // fallocate would not say so, the write would
+  }
   long result = 0;
   do {
     result = system_call(SYS_fallocate, descriptor, FALLOC_FL_KEEP_SIZE, offset, bytes);
   } while (result == -EINTR);
   return result == -EOPNOTSUPP ? look_for_room(descriptor, bytes) : static_cast<int>(-result);
+}
+
+void give_room_back(int descriptor, uint64_t offset, uint64_t bytes) {
+  (void)system_call(SYS_fallocate, descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
 }
 
 /// Sets a whole piece aside, if nothing of it is yet. What there was of it is given back if there is not enough.
@@ -55,16 +79,23 @@ bool place_piece(StoreFiles& files, uint64_t first) {
   }
   const auto count = static_cast<uint64_t>(files.striped);
   bool fits = true;
-  for (uint64_t turn = 0; turn < 2 && (turn == 0 || !fits); ++turn) {  // the second gives back
+  enum { kLook, kTake, kGiveBack };  // whoever takes all that is left, if only to give it back, lets others think it is gone
+  for (int turn = kLook; turn <= (fits ? kTake : kGiveBack); ++turn) {
     for (uint64_t file = 0; file < count; ++file) {
       const uint64_t from = (first + count - 1 - file) / count;
       const uint64_t to = (first + kPieceStripes + count - 1 - file) / count;
       const uint64_t bytes = (to - from) * kStripeBytes;
-      if (turn == 0) {
-        fits = fits && (bytes == 0 || set_room_aside(files.descriptors[file], from * kStripeBytes, bytes) == 0);
-      } else if (bytes > 0) {
-        (void)system_call(SYS_fallocate, files.descriptors[file], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                          from * kStripeBytes, bytes);
+      const int descriptor = files.descriptors[file];
+      if (bytes == 0) {
+        continue;
+      }
+      if (turn == kLook && look_for_room(descriptor, bytes) != 0) {
+        return false;
+      }
+      if (turn == kTake) {
+        fits = fits && set_room_aside(descriptor, from * kStripeBytes, bytes) == 0;
+      } else if (turn == kGiveBack) {
+        give_room_back(descriptor, from * kStripeBytes, bytes);
       }
     }
   }
@@ -87,6 +118,9 @@ int place_stripe(StoreFiles& files, uint64_t stripe) {
       trace::count(Counter::kStripesElsewhere, turn > 0 ? 1 : 0);
       return 0;
     }
+    if (is_lack_of_room(error)) {
+      give_room_back(place.descriptor, place.offset, kStripeBytes);  // a part may have been had
+    }
     files.placed[stripe] = 0;
     first_error = turn == 0 ? error : first_error;
   }
@@ -96,69 +130,21 @@ int place_stripe(StoreFiles& files, uint64_t stripe) {
 /// Opens what was added to the job since it was looked at last.
 void adopt_added_directories(StoreFiles& files) {
   node::Ledger& ledger = *state.session->ledger;
-  while (adopted < node::kMostAddedDirectories &&
-         ledger.added_directories[adopted].ready.load(std::memory_order_acquire) != 0) {
-    add_store_file(files, ledger.added_directories[adopted++].path);
-  }
-}
-
-bool somebody_waits(const node::Ledger& ledger) {
-  for (const node::Member& member : ledger.members) {
-    if (is_alive(member) && member.waits_for_storage_room.load(std::memory_order_seq_cst) != 0) {
-      return true;
+  for (uint32_t index = 0; index < node::kMostAddedDirectories; ++index) {
+    const node::AddedDirectory& added = ledger.added_directories[index];
+    if ((adopted & 1U << index) == 0 && added.ready.load(std::memory_order_acquire) != 0) {
+      adopted |= 1U << index;
+      add_store_file(files, added.path);
+      state.session->self->store_direct.store(files.direct ? 1 : 0, std::memory_order_relaxed);
     }
   }
-  return false;
 }
+static_assert(node::kMostAddedDirectories <= 32);
 
-/// Says once on the node that it has begun, or has ended.
-void tell(bool begins, int error) {
-  node::Ledger& ledger = *state.session->ledger;
-  state.session->self->waits_for_storage_room.store(begins ? 1 : 0, std::memory_order_seq_cst);
-  if (begins && ledger.told_of_full_storage.exchange(1, std::memory_order_seq_cst) == 0) {
-    char host[256] = "this host";
-    (void)gethostname(host, sizeof host - 1);
-    base::log_warning(
-        "the storage in %s is full (%s), so memory has nowhere to go: the run pauses. Free room there, or give it another "
-        "directory: `headroom storage add DIRECTORY` on %s. It ends if there is no room within %llu s (--storage-wait)",
-        base::settings().storage, strerror(error), host, static_cast<unsigned long long>(base::settings().storage_wait));
-  }
-  if (!begins && !somebody_waits(ledger) && ledger.told_of_full_storage.exchange(0, std::memory_order_seq_cst) == 1) {
-    base::log_warning("there is room for memory on storage again: the run goes on");
-  }
-}
-
-/// Waits until the stripe can be placed; an errno value if it cannot in time.
-int wait_for_room(StoreFiles& files, uint64_t stripe, int error) {
-  const uint64_t began = base::monotonic_ns();
-  const uint64_t patience_s = base::settings().storage_wait < kLongestWaitS ? base::settings().storage_wait : kLongestWaitS;
-  tell(true, error);
-  uint64_t now = began;
-  while (is_lack_of_room(error) && now - began < patience_s * 1'000'000'000) {
-    const timespec pause = {0, kLookAgainNs};
-    (void)system_call(SYS_nanosleep, &pause, nullptr);
-    if (node::outlived_failure(*state.session)) {
-      base::die("another rank of this node ended with an error, see its message; this one cannot go on without it");
-    }
-    adopt_added_directories(files);
-    error = place_stripe(files, stripe);
-    now = base::monotonic_ns();
-  }
-  trace::count(Counter::kStorageFullNs, now - began);
-  tell(false, error);
-  return error;
-}
-
-}  // namespace
-
-void ensure_store_room(uint64_t offset) {
-  StoreFiles& files = state.files;
-  const uint64_t stripe = offset / kStripeBytes;
-  if (files.placed[stripe] != 0) {
-    return;
-  }
+/// Puts a stripe somewhere. Returns an errno value.
+int place(StoreFiles& files, uint64_t stripe) {
   if (!nearly_full && place_piece(files, stripe / kPieceStripes * kPieceStripes)) {
-    return;
+    return 0;
   }
   nearly_full = true;
   int error = place_stripe(files, stripe);
@@ -166,12 +152,141 @@ void ensure_store_room(uint64_t offset) {
     adopt_added_directories(files);
     error = place_stripe(files, stripe);
   }
-  if (is_lack_of_room(error) && base::settings().storage_wait > 0) {
-    error = wait_for_room(files, stripe, error);
+  return error;
+}
+
+bool another_waits(const node::Ledger& ledger) {
+  for (const node::Member& member : ledger.members) {
+    if (&member != state.session->self && is_alive(member) &&
+        member.waits_for_storage_room.load(std::memory_order_seq_cst) != 0) {
+      return true;
+    }
   }
+  return false;
+}
+
+void say_that_it_pauses(int error) {
+  char host[256] = "this host";
+  (void)gethostname(host, sizeof host - 1);
+  base::log_warning(
+      "the storage in %s is full (%s), so memory has nowhere to go: the run pauses. Free room there, or give it another "
+      "directory: `headroom storage add DIRECTORY` on %s. It ends if there is no room within %llu s (--storage-wait)",
+      base::settings().storage, strerror(error), host, static_cast<unsigned long long>(base::settings().storage_wait));
+}
+
+/// Says once on the node that it has begun. (Who was the last to wait and died has not said that it has ended.)
+void tell_of_pause(int error) {
+  node::Ledger& ledger = *state.session->ledger;
+  pause.told = true;
+  state.session->self->waits_for_storage_room.store(1, std::memory_order_seq_cst);
+  if (ledger.told_of_full_storage.exchange(1, std::memory_order_seq_cst) == 0 || !another_waits(ledger)) {
+    say_that_it_pauses(error);
+  }
+}
+
+/// The last one says that it has ended.
+void tell_of_end(bool has_room) {
+  node::Ledger& ledger = *state.session->ledger;
+  state.session->self->waits_for_storage_room.store(0, std::memory_order_seq_cst);
+  if (!has_room || another_waits(ledger) || ledger.told_of_full_storage.exchange(0, std::memory_order_seq_cst) == 0) {
+    return;
+  }
+  base::log_warning("there is room for memory on storage again: the run goes on");
+  if (another_waits(ledger) && ledger.told_of_full_storage.exchange(1, std::memory_order_seq_cst) == 0) {
+    say_that_it_pauses(ENOSPC);  // it began just now and took it to be said
+  }
+}
+
+/// The part of the thread's work that others on the node cannot wait for.
+void serve_node_for_a_moment() {
+  node::Session& session = *state.session;
+  pollfd wanted[2] = {{session.watched_descriptor, POLLIN, 0}, {session.listen_descriptor, POLLIN, 0}};
+  const timespec moment = {0, kLookAgainNs};
+  (void)system_call(SYS_ppoll, wanted, 2, &moment, nullptr, 8);
+  if (wanted[0].revents != 0) {
+    node::watched_ended(session);
+  }
+  if (wanted[1].revents != 0) {
+    node::serve_newcomer(session);
+  }
+  if (node::outlived_failure(session)) {
+    base::die("another rank of this node ended with an error, see its message; this one cannot go on without it");
+  }
+}
+
+/// Waits a little for room; false if that has taken too long by now.
+bool wait_a_little(int error) {
+  const uint64_t patience_s = base::settings().storage_wait < kLongestWaitS ? base::settings().storage_wait : kLongestWaitS;
+  const uint64_t now = base::monotonic_ns();
+  pause.since_ns = pause.since_ns == 0 ? now : pause.since_ns;
+  if (pause.looks++ >= kSilentLooks) {
+    if (now - pause.since_ns >= patience_s * 1'000'000'000) {
+      return false;
+    }
+    if (!pause.told) {
+      tell_of_pause(error);
+    }
+  }
+  serve_node_for_a_moment();
+  forget_timed_read();
+  return true;
+}
+
+void end_pause(bool has_room) {
+  if (pause.since_ns != 0) {
+    trace::count(Counter::kStorageFullNs, base::monotonic_ns() - pause.since_ns);
+    if (pause.told) {
+      tell_of_end(has_room);
+    }
+    pause = {};
+  }
+}
+
+}  // namespace
+
+bool is_lack_of_room(int error) { return error == ENOSPC || error == EDQUOT; }
+
+bool has_store_room(uint64_t offset) {
+  StoreFiles& files = state.files;
+  const uint64_t stripe = offset / kStripeBytes;
+  if (files.placed[stripe] != 0) {
+    return true;
+  }
+  const uint64_t now = base::monotonic_ns();
+  if (now - lacked_at_ns < kKnownToLackNs) {
+    return false;
+  }
+  const int error = place(files, stripe);
+  if (error != 0 && !is_lack_of_room(error)) {
+    die_of_transfer(true, kStripeBytes, error);
+  }
+  lacked_at_ns = error != 0 ? now : 0;
+  return error == 0;
+}
+
+void await_store_room(uint64_t offset) {
+  StoreFiles& files = state.files;
+  const uint64_t stripe = offset / kStripeBytes;
+  if (files.placed[stripe] != 0) {
+    return;
+  }
+  int error = place(files, stripe);
+  while (is_lack_of_room(error) && wait_a_little(error)) {
+    error = place(files, stripe);
+  }
+  end_pause(error == 0);
   if (error != 0) {
     die_of_transfer(true, kStripeBytes, error);
   }
 }
+
+void await_room_to_write_again(uint64_t bytes, int error) {
+  if (!wait_a_little(error)) {
+    end_pause(false);
+    die_of_transfer(true, bytes, error);
+  }
+}
+
+void note_written_to_storage() { end_pause(true); }
 
 }  // namespace headroom::pager

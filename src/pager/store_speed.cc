@@ -34,7 +34,8 @@ node::ReadTime* time_of_size(uint64_t bytes) {
 void add_sample(node::ReadTime& time, uint64_t ns) {
   const auto sample = static_cast<uint32_t>(ns < kMostNs ? ns : kMostNs);
   const uint32_t median = time.median_ns.load(std::memory_order_relaxed);
-  const uint32_t step = median / kStep + 1;
+  const uint32_t known = time.samples.load(std::memory_order_relaxed) + 1;  // the first ones say little each
+  const uint32_t step = median / (known < kStep ? known : kStep) + 1;
   const uint32_t moved = median == 0 ? sample : sample > median ? median + step : sample < median ? median - step : median;
   time.median_ns.store(moved, std::memory_order_relaxed);
   time.samples.fetch_add(1, std::memory_order_relaxed);
@@ -62,6 +63,8 @@ void note_read_ended(uint64_t tag) {
     timed = {};
   }
 }
+
+void forget_timed_read() { timed = {}; }
 
 int pages_worth_a_block() {
   const uint64_t page = known_ns(state.session->ledger->read_page);

@@ -18,6 +18,8 @@ namespace headroom::pager {
 /// A read begins, with that tag; or is over, and what it read is in place.
 void note_read_begun(uint64_t tag, uint64_t bytes);
 void note_read_ended(uint64_t tag);
+/// This process has done something else meanwhile: what is under way says nothing about the store.
+void forget_timed_read();
 
 /// Who reads so many pages of a block alone had better read the block.
 int pages_worth_a_block();

@@ -142,7 +142,7 @@ void read_ahead(Stream& stream) {
     }
     if (!reserve_blocks(count)) {
       const auto ahead = static_cast<uint64_t>((stream.end - stream.next) * stream.direction);
-      make_room(static_cast<int64_t>((count > ahead ? count : ahead) * kBlockBytes));
+      make_room(static_cast<int64_t>((count > ahead ? count : ahead) * kBlockBytes), Urgency::kNobodyWaits);
       if (!reserve_blocks(count)) {
         return;  // goes on when room has come
       }

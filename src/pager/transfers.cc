@@ -46,13 +46,34 @@ bool is_right(Kind kind, uint64_t number, uint64_t bytes, const char* buffer) {
       static_cast<unsigned long long>(bytes >> 10), base::settings().storage);
 }
 
+/// The one way into the store. Whoever begins a transfer has asked can_transfer(), and what made room since left a place.
+void submit(const Transfer& transfer) {
+  if (!can_transfer()) {
+    base::die("more than %d transfers were begun at once; this is a fault in Headroom, please report it", Store::kDepth);
+  }
+  trace::count(Counter::kTransfers);
+  if (!transfer.write) {
+    note_read_begun(transfer.tag, transfer.bytes);
+  }
+  state.store->submit(transfer);
+}
+
 void act_on(const Completion& done) {
   const Kind kind = kind_of(done.tag);
   const uint64_t number = number_of(done.tag);
   const uint64_t count = count_of(done.tag);
   const uint64_t bytes = count * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
+  if (done.write && is_lack_of_room(done.error)) {
+    await_room_to_write_again(bytes, done.error);
+    const uint64_t offset = number * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
+    submit({true, offset, reinterpret_cast<void*>(state.partition->alias + offset), bytes, done.tag});
+    return;
+  }
   if (done.error != 0) {
     die_of_transfer(done.write, bytes, done.error);
+  }
+  if (done.write) {
+    note_written_to_storage();
   }
   const char* buffer = !done.write && kind == kBlocks ? read_buffer_of(number) : nullptr;
   if (!done.write && !is_right(kind, number, bytes, buffer)) {
@@ -81,18 +102,6 @@ void act_on(const Completion& done) {
   }
 }
 
-/// The one way into the store. Whoever begins a transfer has asked can_transfer(), and what made room since left a place.
-void submit(const Transfer& transfer) {
-  if (!can_transfer()) {
-    base::die("more than %d transfers were begun at once; this is a fault in Headroom, please report it", Store::kDepth);
-  }
-  trace::count(Counter::kTransfers);
-  if (!transfer.write) {
-    note_read_begun(transfer.tag, transfer.bytes);
-  }
-  state.store->submit(transfer);
-}
-
 }  // namespace
 
 void die_of_transfer(bool write, uint64_t bytes, int error) {
@@ -115,9 +124,7 @@ void start_transfer(bool write, uint64_t first, uint64_t count) {
   const uint64_t offset = first * arena::kBlockBytes;
   const uint64_t bytes = count * arena::kBlockBytes;
   if (write) {
-    ensure_store_room(offset);
-  }
-  if (write) {
+    await_store_room(offset);
     note_written(offset, reinterpret_cast<const void*>(state.partition->alias + offset), bytes);
   }
   char* buffer = write ? nullptr : take_read_buffer(first, count);

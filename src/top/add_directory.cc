@@ -40,13 +40,13 @@ int add_directory(Ledger& ledger, const char* path) {
     fprintf(stderr, "headroom-ledger: the name of the directory is too long\n");
     return 1;
   }
+  const int waited = waiting(ledger);
   node::AddedDirectory* place = take_place(ledger);
   if (place == nullptr) {
     fprintf(stderr, "headroom-ledger: %d directories were added to this job already; it takes no more\n",
             node::kMostAddedDirectories);
     return 1;
   }
-  const int waited = waiting(ledger);
   memcpy(place->path, path, strlen(path) + 1);
   place->ready.store(1, std::memory_order_release);
   if (waited == 0) {

@@ -46,7 +46,7 @@ node::Ledger* map_ledger(const char* pid, bool writes) {
   void* mapped = mmap(nullptr, sizeof(node::Ledger), PROT_READ | (writes ? PROT_WRITE : 0), MAP_SHARED, file, 0);
   (void)close(file);
   auto* ledger = static_cast<node::Ledger*>(mapped);
-  if (mapped == MAP_FAILED || ledger->magic != node::kLedgerMagic || ledger->bytes != sizeof(node::Ledger)) {
+  if (mapped == MAP_FAILED || !is_of_this_version(*ledger)) {
     fprintf(stderr, "headroom-ledger: process %s runs under another version of Headroom\n", pid);
     return nullptr;
   }

@@ -71,11 +71,18 @@ int print(const Ledger& ledger) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
+  const bool adds = argc == 4 && strcmp(argv[2], "add") == 0;
+  long numbers[2] = {1000, -1};
+  bool right = argc >= 2 && argc <= 4;
+  for (int index = 2; right && !adds && index < argc; ++index) {
+    char* end = nullptr;
+    numbers[index - 2] = strtol(argv[index], &end, 10);
+    right = end != argv[index] && *end == 0 && numbers[index - 2] >= 0;
+  }
+  if (!right) {
     fprintf(stderr, "usage: headroom-ledger PID [INTERVAL_MS [TIMES]], or PID add DIRECTORY\n");
     return 2;
   }
-  const bool adds = argc == 4 && strcmp(argv[2], "add") == 0;
   Ledger* ledger = headroom::top::map_ledger(argv[1], adds);
   if (ledger == nullptr) {
     return 1;
@@ -83,11 +90,9 @@ int main(int argc, char** argv) {
   if (adds) {
     return headroom::top::add_directory(*ledger, argv[3]);
   }
-  const long interval_ms = argc > 2 ? strtol(argv[2], nullptr, 10) : 1000;
-  const long times = argc > 3 ? strtol(argv[3], nullptr, 10) : -1;
-  for (long time = 0; times < 0 || time < times; ++time) {
+  for (long time = 0; numbers[1] < 0 || time < numbers[1]; ++time) {
     if (time > 0) {
-      const timespec interval = {interval_ms / 1000, interval_ms % 1000 * 1'000'000};
+      const timespec interval = {numbers[0] / 1000, numbers[0] % 1000 * 1'000'000};
       (void)nanosleep(&interval, nullptr);
     }
     if (print(*ledger) == 0 || ferror(stdout) != 0) {

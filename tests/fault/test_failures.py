@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from conditions import need
@@ -21,7 +22,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"), [("write:ENOSPC:20", "No space left on device"), ("read:EIO:5", "Input/output error")]
+    ("fault", "words"), [("write:EROFS:20", "Read-only file system"), ("read:EIO:5", "Input/output error")]
 )
 def test_failing_storage(mpi, fault, words, tmp_path):
     program = compile_program(mpi, "out_of_core.c")
@@ -31,6 +32,27 @@ def test_failing_storage(mpi, fault, words, tmp_path):
     assert re.search(rf"headroom: rank \d+: error: .*storage in \S+ failed: {words}.*--storage", run.errors, re.S), run.errors
     assert run.report["failed"] is True
     assert run.total("bytes_written") > 0
+
+
+def test_a_write_that_finds_no_room_is_tried_again(mpi, tmp_path):
+    """File systems that cannot set room aside (NFS) may be full only when it is written."""
+    program = compile_program(mpi, "out_of_core.c")
+    env = environment(store_fault="write:ENOSPC:20")
+    run = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", env=env, timeout=60)
+    assert run.status == 0, run.errors
+    assert run.total("storage_full_ns") > 0
+    ended = headroom_run(
+        [program, 16, 2],
+        tmp_path,
+        before=mpi.command(3),
+        memory="48M",
+        env=environment(store_fault="write:ENOSPC:20+"),
+        timeout=60,
+        storage_wait=1,
+    )
+    assert ended.status != 0 and ended.errors.count("the run pauses") == 1
+    assert re.search(r"rank \d+: error: writing .* failed: No space left on device", ended.errors), ended.errors
+    assert "the run goes on" not in ended.errors
 
 
 def test_damage_on_storage_is_found(mpi, tmp_path):
@@ -80,11 +102,12 @@ def test_full_file_system(mpi, wait, tmp_path):
         run = headroom_run([program, 64, 1], tmp_path, before=mpi.command(2), timeout=60, **arguments)
     assert run.status != 0
     assert re.search(r"rank \d+: error: .*No space left on device.*--storage", run.errors), run.errors
-    assert run.errors.count("the run pauses") == wait
+    assert run.errors.count("the run pauses") == wait and "the run goes on" not in run.errors
     assert (run.total("storage_full_ns") >= 1e9) == (wait > 0)
 
 
-def start_on_a_full_disk(mpi, mount, report, *arguments):
+@contextlib.contextmanager
+def started_on_a_full_disk(mpi, mount, report, *arguments):
     """A job whose memory does not fit on the small disk at `mount`, once it has said so; it needs 150 MiB there."""
     program = compile_program(mpi, "out_of_core.c")
     options = ["--memory", "48M", "--storage", mount, "--storage-wait", "60", "--json", report, *arguments]
@@ -97,7 +120,18 @@ def start_on_a_full_disk(mpi, mount, report, *arguments):
         line = job.stdout.readline()
         assert line, said
         said += line
-    return job
+    try:
+        yield job
+    finally:
+        if job.poll() is None:
+            job.terminate()
+            job.communicate(timeout=60)
+
+
+def rank_of(job):
+    """A process that runs under Headroom as a part of this job."""
+    below = psutil.Process(job.pid).children(recursive=True)
+    return next(process.pid for process in below if process.name().startswith("out_of_core"))
 
 
 def headroom(*arguments):
@@ -111,14 +145,14 @@ def test_a_directory_is_added_to_a_job_whose_storage_is_full(mpi, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     with small_disk(tmp_path, 84) as mount:
-        job = start_on_a_full_disk(mpi, mount, report, "--store", store)
-        assert "storage is full" in headroom("top", "--once", "--interval", "0.2").stdout
-        refused = headroom("storage", "add", tmp_path / "none")
-        assert refused.returncode != 0 and "no such directory" in refused.stderr
-        added = headroom("storage", "add", other)
-        assert added.returncode == 0 and "go on" in added.stdout, added.stdout + added.stderr
-        said, _ = job.communicate(timeout=60)
-        assert job.returncode == 0 and said.count("the run goes on") == 1, said
+        with started_on_a_full_disk(mpi, mount, report, "--store", store) as job:
+            assert "storage is full" in headroom("top", "--once", "--interval", "0.2").stdout
+            refused = headroom("storage", "add", tmp_path / "none", "--process", rank_of(job))
+            assert refused.returncode != 0 and "no such directory" in refused.stderr
+            added = headroom("storage", "add", other, "--process", rank_of(job))
+            assert added.returncode == 0 and "go on" in added.stdout, added.stdout + added.stderr
+            said, _ = job.communicate(timeout=60)
+            assert job.returncode == 0 and said.count("the run goes on") == 1, said
         assert list(mount.glob(".headroom*")) == [] == list(other.iterdir())
     run = json.loads(report.read_text())
     assert run["storage_added"] == [str(other)]
@@ -131,9 +165,9 @@ def test_room_is_freed_for_a_job_whose_storage_is_full(mpi, tmp_path):
         ballast = mount / "ballast"
         free = os.statvfs(mount)
         ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 70 * MIB))
-        job = start_on_a_full_disk(mpi, mount, report)
-        ballast.unlink()
-        said, _ = job.communicate(timeout=60)
+        with started_on_a_full_disk(mpi, mount, report) as job:
+            ballast.unlink()
+            said, _ = job.communicate(timeout=60)
         assert job.returncode == 0 and said.count("the run goes on") == 1, said
     run = json.loads(report.read_text())
     assert run["storage_added"] == [] and run["total"]["storage_full_ns"] > 0
@@ -150,7 +184,7 @@ def test_what_does_not_fit_on_one_disk_goes_to_another(mpi, tmp_path):
 
 
 def test_adding_a_directory_says_what_is_wrong(tmp_path):
-    assert "no job of yours" in headroom("storage", "add", tmp_path).stderr
+    assert f"DIRECTORY {tmp_path}/none: no such directory" in headroom("storage", "add", tmp_path / "none").stderr
     assert "has no ledger" in headroom("storage", "add", tmp_path, "--process", os.getpid()).stderr
     assert "is in memory" in headroom("storage", "add", "/dev/shm").stderr
 
@@ -430,7 +464,9 @@ def test_exit_status_is_the_programs(status, tmp_path):
     assert run.status == status
 
 
-def test_exit_status_through_the_launcher(mpi, tmp_path):
-    program = compile_program(mpi, "wait_and_die.c")
-    done = plain_run([HEADROOM, "run", "-n", 2, "--memory", "64M", program, "kill"], timeout=60)
-    assert done.returncode != 0
+@pytest.mark.parametrize("status", [0, 7])
+def test_exit_status_through_the_launcher(mpi, status, tmp_path):
+    program = compile_program(mpi, "exit_status.c")
+    plain = plain_run([*mpi.command(2), program, status], timeout=60)
+    done = plain_run([HEADROOM, "run", "-n", 2, "--memory", "64M", program, status], timeout=60)
+    assert done.returncode == plain.returncode == status
