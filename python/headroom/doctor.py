@@ -286,7 +286,7 @@ def _mpi() -> list[Finding]:
         if path:
             from headroom import launcher
 
-            findings.append(Finding("MPI", True, f"{path}: {'Open MPI' if launcher._kind_of(path) == 'openmpi' else 'MPICH'}"))
+            findings.append(Finding("MPI", True, f"{path}: {'Open MPI' if launcher.kind_of(path) == 'openmpi' else 'MPICH'}"))
     return findings or [Finding("MPI", True, "no mpiexec in PATH; the one beside a program's own MPI library is used")]
 
 

@@ -1,7 +1,7 @@
 """A hard memory limit for a command: a memory cgroup, version 1 or 2, with or without swap. Needs root.
 
-`HardLimit(512 << 20, swap=False)` is a context manager; `.wrap(command)` gives the command that runs inside, `.peak()` and
-`.swapped()` what the kernel counted, `.most_page_cache` and `.most_swapped` the most that was seen at one time.
+`HardLimit(512 << 20, swap=False)` is a context manager; `.wrap(command)` gives the command that runs inside,
+`.swapped()` and `.killed()` what the kernel counted, `.most_page_cache` and `.most_swapped` the most that was seen at one time.
 """
 
 import contextlib
@@ -79,9 +79,6 @@ class HardLimit:
     def _read(self, name1: str, name2: str) -> int:
         return int((self.folder / (name1 if self.version1 else name2)).read_text())
 
-    def peak(self) -> int:
-        return self._read("memory.max_usage_in_bytes", "memory.peak")
-
     def statistics(self) -> dict[str, int]:
         lines = (self.folder / "memory.stat").read_text().splitlines()
         return {name: int(value) for name, value in (line.split() for line in lines)}
@@ -114,7 +111,7 @@ class HardLimit:
 class SwapFile:
     """A swap file for the time of a comparison. Needs root; `OSError` if the system will not have it."""
 
-    def __init__(self, size: int, folder: str = "/var/tmp"):
+    def __init__(self, size: int, folder: str | Path = "/var/tmp"):
         self.path = Path(folder) / f"headroom-swap-{os.getpid()}"
         self.size = size
 

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,16 @@ class Launcher(NamedTuple):
     environment: dict[str, str]
 
 
-def _kind_of(mpiexec: str) -> str:
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID", "FLUX_TASK_RANK")
+
+
+def is_first_rank(environment: Mapping[str, str]) -> bool:
+    """Whether no launcher known here says that this is another one."""
+    return next((environment[name] for name in RANKS if name in environment), "0") == "0"
+
+
+def kind_of(mpiexec: str) -> str:
+    """ "openmpi" or "mpich", by what this mpiexec says of itself."""
     output = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)
     return "openmpi" if re.search(r"Open MPI|OpenRTE|PRRTE", output.stdout + output.stderr) else "mpich"
 
@@ -34,7 +44,7 @@ def _beside(library: str) -> str | None:
             for name in (f"mpiexec.{'openmpi' if kind == 'openmpi' else 'mpich'}", "mpiexec.hydra", "mpiexec"):
                 # The folder's real path: on systems where /lib is a link, "/bin/mpiexec" would tell Open MPI a wrong prefix.
                 candidate = Path(os.path.realpath(prefix / "bin")) / name
-                if candidate.exists() and _kind_of(str(candidate)) == kind:
+                if candidate.exists() and kind_of(str(candidate)) == kind:
                     return str(candidate)
     return None
 
@@ -53,8 +63,7 @@ def _python_mpi(program: str) -> str | None:
 
 def find(program: str) -> Launcher:
     """The launcher for `program`, with what it needs in its environment."""
-    linked = machine.program_mpi(program)
-    library = linked[1] if linked else _python_mpi(program)
+    library = machine.mpi_library_of(program) or _python_mpi(program)
     mpiexec = _beside(library) if library else None
     mpiexec = mpiexec or shutil.which("mpiexec")
     if mpiexec is None:
@@ -62,7 +71,7 @@ def find(program: str) -> Launcher:
             f"no mpiexec found for {program}: neither beside its MPI library ({library or 'it names none'}) nor in "
             "PATH; start it with your launcher: mpiexec -n N headroom run PROGRAM"
         )
-    kind = _kind_of(mpiexec)
+    kind = kind_of(mpiexec)
     environment = {}
     command = [mpiexec]
     if kind == "openmpi":

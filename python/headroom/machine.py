@@ -1,4 +1,4 @@
-"""What this machine has: memory that is free, storage with room, the launcher's job, the program's MPI."""
+"""What this machine has: memory that is free, storage with room, the launcher's job, the program's MPI library."""
 
 import os
 import re
@@ -151,10 +151,10 @@ def program_libraries(program: str) -> list[str]:
     return [line.strip() for line in listing.splitlines()]
 
 
-def program_mpi(program: str) -> tuple[str, str] | None:
-    """(kind, path of the library) of the MPI that the program is linked with; None if it names none."""
+def mpi_library_of(program: str) -> str | None:
+    """The path of the MPI library that the program is linked with; None if it names none."""
     for line in program_libraries(program):
-        found = re.match(r"(libmpi(?:_abi|ch)?\.so\.\d+) => (\S+)", line)
+        found = re.match(r"libmpi(?:_abi|ch)?\.so\.\d+ => (\S+)", line)
         if found:
-            return ("openmpi" if found[1] == "libmpi.so.40" else "mpich"), found[2]
+            return found[1]
     return None

@@ -2,9 +2,8 @@
 
 Under a launcher (mpiexec -n 4 headroom run ./app) settings go into the environment and exec() replaces this process by a small
 supervisor (src/supervise), which starts the program, passes signals on, returns its exit status, and says so if a signal
-ends it. With -n it starts the launcher that
-belongs to the program's MPI, which starts `headroom run` once a rank; it then passes signals on and returns the launcher's
-exit status.
+ends it. With -n it starts the launcher that belongs to the program's MPI, which starts `headroom run` once a rank; it then
+passes signals on and returns the launcher's exit status.
 """
 
 import os
@@ -21,6 +20,7 @@ from headroom import launcher, machine, settings
 
 MOST_DIRECTORIES = 8
 LEAST_ROOM = 64 << 20  # storage is set aside in pieces of this size while there is much
+LEAST_MEMORY = 16 << 20
 SHARE_OF_FREE_MEMORY = 0.8
 
 
@@ -37,12 +37,32 @@ def library_path() -> Path:
     raise click.ClickException("libheadroom.so is not installed; run `make build`, or install the wheel again")
 
 
+def in_binary_units(size: int) -> str:
+    """As a person would write it: 512 bytes, 20.0 MiB."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
+
+
 def choose_memory(asked: int | None) -> int:
-    if asked:
-        if asked < 16 << 20:
-            raise click.ClickException(f"--memory {asked >> 10} KiB is too small: at least 16 MiB a node is needed")
-        return asked
-    return int(machine.free_bytes() * SHARE_OF_FREE_MEMORY)
+    if asked is None:
+        return int(machine.free_bytes() * SHARE_OF_FREE_MEMORY)
+    if asked < LEAST_MEMORY:
+        meant = f"; did you mean {asked}M?" if 16 <= asked < 1 << 20 else ""
+        raise click.ClickException(f"--memory {in_binary_units(asked)} is too small: at least 16 MiB a node is needed{meant}")
+    return asked
+
+
+def warn_of_too_much_memory(asked: int | None) -> None:
+    """Said by one rank, or by who starts the launcher: others may have used some of it already."""
+    free = machine.free_bytes()
+    if asked is not None and asked > free:
+        click.echo(
+            f"headroom: warning: --memory {in_binary_units(asked)} is more than the {in_binary_units(free)} that are free on "
+            "this node (or in its cgroup) now; if the program uses it all, the kernel ends it",
+            err=True,
+        )
 
 
 def check_storage(asked: str, option: str = "--storage ") -> str:
@@ -80,7 +100,7 @@ def check_room(path: str, free: int) -> None:
     if free < LEAST_ROOM:
         raise click.ClickException(
             f"storage in {path} has {free / 2**20:.1f} MiB free: too little for anything (what does not fit in memory goes "
-            "there); make room, or choose another directory with --storage"
+            "there); make room, or choose another directory"
         )
 
 
@@ -92,6 +112,25 @@ def prepare_trace(directory: str) -> str:
     except OSError as error:
         raise click.ClickException(f"--trace {directory}: {error.strerror}; choose another directory") from None
     return path
+
+
+def check_report_file(file: str) -> str:
+    """The file's absolute path; an error now if the figures could not be written at the end."""
+    path = os.path.abspath(file)
+    folder = os.path.dirname(path)
+    target = path if os.path.exists(path) else folder
+    if not os.path.isdir(folder) or os.path.isdir(path) or not os.access(target, os.W_OK):
+        reason = (
+            "is a directory" if os.path.isdir(path) else "cannot be written" if os.path.isdir(folder) else "no such directory"
+        )
+        raise click.ClickException(f"--json {file}: {reason}; name a file that can take the run's figures")
+    return path
+
+
+def with_checked_files(values: dict) -> dict:
+    """The settings, with the files and directories that the run's figures go to made or checked, by their absolute names."""
+    checks = {"trace": prepare_trace, "json": check_report_file}
+    return values | {name: check(values[name]) for name, check in checks.items() if values.get(name)}
 
 
 def find_program(name: str) -> str:
@@ -106,11 +145,10 @@ def find_program(name: str) -> str:
 def become(program: list[str], values: dict) -> None:
     """Replaces this process by the supervisor of the program, which has the library preloaded."""
     path = find_program(program[0])
-    values = dict(values, memory=choose_memory(values["memory"]), storage=choose_storage(values["storage"]))
-    if values.get("trace"):
-        values["trace"] = prepare_trace(values["trace"])
-    if values.get("json"):
-        values["json"] = os.path.abspath(values["json"])
+    if launcher.is_first_rank(os.environ):
+        warn_of_too_much_memory(values["memory"])
+    values = with_checked_files(values)
+    values |= {"memory": choose_memory(values["memory"]), "storage": choose_storage(values["storage"])}
     environment = dict(os.environ) | settings.to_environment(values)
 
     if "HEADROOM_JOB" not in environment or "HEADROOM_ACTIVE" in os.environ:  # what an outer run set does not count
@@ -135,15 +173,18 @@ def in_foreground() -> bool:
 def launch(ranks: int, program: list[str], values: dict) -> int:
     """Starts the launcher, passes signals on, returns its exit status."""
     path = find_program(program[0])
-    choose_memory(values["memory"])  # say at once, and once, what is wrong
-    values = dict(values, storage=choose_storage(values["storage"]))
+    library_path()  # say at once, and once, what is wrong
+    choose_memory(values["memory"])
+    storage = choose_storage(values["storage"])
+    values = with_checked_files(values) | ({"storage": storage} if values["storage"] else {})
     try:
         found = launcher.find(path)
     except FileNotFoundError as error:
         raise click.ClickException(str(error)) from None
-    environment = dict(os.environ) | found.environment | settings.to_environment(values)
+    environment = dict(os.environ) | found.environment
     environment.pop("HEADROOM_JOB", None)
-    inner = [sys.executable, "-m", "headroom.command", "run", "--", *program]
+    # As options, not in the environment, which Open MPI does not take to other nodes. What was not chosen each node chooses.
+    inner = [sys.executable, "-m", "headroom.command", "run", *settings.to_options(values), "--", *program]
     child = None
     received = []  # before there was anybody to tell
 
@@ -167,8 +208,8 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     return 128 - status if status < 0 else status
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("-n", "--ranks", type=click.IntRange(min=1), help="start this many ranks with the program's own launcher")
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("-n", "-np", "--ranks", type=click.IntRange(min=1), help="start this many ranks with the program's own launcher")
 @settings.options
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(ranks: int | None, program: tuple[str, ...], **values) -> None:

@@ -1,11 +1,13 @@
 """The settings, from the same table as the library's (settings.toml), as options and environment variables."""
 
-import os
+import re
 from collections.abc import Callable
 
 import click
 
 from headroom.tables import read_table
+
+SIZE = re.compile(r"\s*(\d+\.?\d*|\.\d+)(?:([KMGT])i?B?)?", re.IGNORECASE)
 
 
 class Bytes(click.ParamType):
@@ -20,16 +22,12 @@ class Bytes(click.ParamType):
 
 
 def parse_bytes(text: str) -> int | None:
-    number = text.strip().upper().removesuffix("B").removesuffix("I")
-    factor = 1
-    if number and number[-1] in "KMGT":
-        factor = 1024 ** ("KMGT".index(number[-1]) + 1)
-        number = number[:-1]
-    try:
-        value = float(number) * factor
-    except ValueError:
+    """Like base::parse_bytes (src/base/settings.cc), which reads the same environment variables."""
+    found = SIZE.fullmatch(text)
+    if found is None:
         return None
-    return int(value) if 0 <= value < 1e18 else None
+    value = float(found[1]) * 1024 ** " KMGT".index((found[2] or " ").upper())
+    return int(value) if value < 1e18 else None
 
 
 def table() -> list[dict]:
@@ -40,10 +38,15 @@ def environment_name(setting: dict) -> str:
     return "HEADROOM_" + setting["name"].upper()
 
 
+def choice_of(name: str) -> click.Choice:
+    """The values of a setting that has a few."""
+    return click.Choice(next(setting["choices"] for setting in table() if setting["name"] == name))
+
+
 def _type_of(setting: dict):
     if setting["kind"] == "choice":
         return click.Choice(setting["choices"])
-    return {"bytes": Bytes(), "count": click.IntRange(min=0)}.get(setting["kind"], str)
+    return {"bytes": Bytes(), "count": click.IntRange(min=0), "path": click.Path()}.get(setting["kind"], str)
 
 
 def options(command: Callable) -> Callable:
@@ -70,5 +73,9 @@ def to_environment(values: dict) -> dict[str, str]:
     }
 
 
-def from_environment(name: str) -> str | None:
-    return os.environ.get("HEADROOM_" + name.upper()) or None
+def to_options(values: dict) -> list[str]:
+    """Options of `headroom run` for the settings that have a value."""
+    known = {setting["name"] for setting in table()}
+    return [
+        f"--{name.replace('_', '-')}={value}" for name, value in values.items() if name in known and value not in (None, "")
+    ]

@@ -34,7 +34,7 @@ def choose_job(process: int | None) -> int:
 @click.option("--process", type=int, help="a process of the job (`headroom top` shows one), if several run here")
 def add(directory: str, process: int | None) -> None:
     """Let the memory of a running job go to DIRECTORY, too, when its own storage is full."""
-    path = check_storage(directory, option="")
+    path = check_storage(directory, option="DIRECTORY ")
     command = [str(library_path().parent / "headroom-ledger"), str(choose_job(process)), "add", path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

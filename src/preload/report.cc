@@ -35,12 +35,18 @@ uint64_t counter(const Member& member, Counter which) {
   return member.counters[static_cast<int>(which)].load(std::memory_order_relaxed);
 }
 
+/// The sum of all processes' (of those that say how much memory a process had at most: of what each had at its own time); or
+/// the most of any, where only that means something.
 uint64_t total(const node::Ledger& ledger, Counter which) {
-  uint64_t sum = 0;
+  const bool is_most = which == Counter::kSlotWaitNsPeak || which == Counter::kMessagesUnexpectedPeak;
+  uint64_t all = 0;
   for (const Member& member : ledger.members) {
-    sum += took_part(member) ? counter(member, which) : 0;
+    if (took_part(member)) {
+      const uint64_t one = counter(member, which);
+      all = !is_most ? all + one : one > all ? one : all;
+    }
   }
-  return sum;
+  return all;
 }
 
 double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -304,7 +310,7 @@ void write_summary(const node::Ledger& ledger, const char* host) {
   int length =
       snprintf(text, sizeof text,
                "headroom: %s: %d processes, %.1f s\n"
-               "headroom:   memory    peak %.1f MiB of %.1f MiB budget, %.1f MiB allocated at most\n",
+               "headroom:   memory    peak %.1f MiB of %.1f MiB budget, %.1f MiB allocated, each process at its most\n",
                host, members, static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9,
                mebibytes(static_cast<uint64_t>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed))),
                mebibytes(static_cast<uint64_t>(ledger.budget)), mebibytes(total(ledger, Counter::kAllocatedBytesPeak)));

@@ -16,7 +16,7 @@ from headroom import hard_limit, machine
 
 def test_help_has_every_setting_and_only_those():
     text = plain_run([HEADROOM, "run", "--help"]).stdout
-    shown = set(re.findall(r"^\s+(?:-[nh], )?--([a-z-]+)", text, re.M))
+    shown = set(re.findall(r"^\s+(?:-\w+, )*--([a-z-]+)", text, re.M))
     expected = {
         "memory",
         "storage",
@@ -38,12 +38,6 @@ def test_help_has_every_setting_and_only_those():
     assert shown == expected
 
 
-def test_settings_page_is_the_table():
-    page = (ROOT / "docs/settings.md").read_text()
-    for option in re.findall(r"--([a-z-]+)", plain_run([HEADROOM, "run", "--help"]).stdout):
-        assert option in ("ranks", "help") or f"`--{option}`" in page
-
-
 def test_doctor_says_what_there_is():
     done = plain_run([HEADROOM, "doctor"])
     assert done.returncode == 0, done.stdout
@@ -63,11 +57,9 @@ def test_doctor_tries_what_messages_need():
 
 
 def test_doctor_tells_an_ordinary_user_what_to_do():
-    need("root")
+    need("root", "userfaultfd that is refused to some", "the engine userfaultfd-user")
     done = plain_run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", HEADROOM, "doctor"])
-    assert "page faults" in done.stdout
-    if "accesses of the program only" in done.stdout:
-        assert "vm.unprivileged_userfaultfd=1" in done.stdout
+    assert "accesses of the program only" in done.stdout and "vm.unprivileged_userfaultfd=1" in done.stdout
 
 
 def test_defaults(tmp_path):
@@ -110,11 +102,22 @@ def test_options_win_over_the_environment(tmp_path):
     assert run.report["budget_bytes"] == 88 << 20
 
 
-def test_bad_values_are_named():
-    for option, value in (("--memory", "plenty"), ("--engine", "steam"), ("--slots", "-1"), ("--memory", "1M")):
-        done = plain_run([HEADROOM, "run", option, value, "true"])
-        assert done.returncode != 0
-        assert option in done.stderr, done.stderr
+def test_bad_values_are_named(tmp_path):
+    wrong = [("--memory", "plenty", ""), ("--engine", "steam", ""), ("--slots", "-1", ""), ("--memory", "1M", "1.0 MiB")]
+    wrong += [("--memory", "512", "did you mean 512M"), ("--memory", "0", "0 bytes"), ("--memory", "64B", "not a size")]
+    wrong += [("--json", tmp_path / "none/run.json", "no such directory"), ("--json", tmp_path, "is a directory")]
+    wrong += [("--memroy", "64M", "--memory")]  # not taken for the program
+    for launcher in ([], ["-np", "2"]):
+        for option, value, words in wrong:
+            done = plain_run([HEADROOM, "run", *launcher, option, value, "true"])
+            assert done.returncode not in (0, 126, 127)
+            assert option in done.stderr and words in done.stderr, done.stderr
+
+
+def test_more_memory_than_there_is_is_said_once(tmp_path):
+    program = compile_program(WHEELS[0], "exit_status.c")
+    run = headroom_run([program], tmp_path, before=WHEELS[0].command(2), memory="900T")
+    assert run.errors.count("--memory 921600.0 GiB is more than the") == 1, run.errors
 
 
 def test_summary(tmp_path):
@@ -123,7 +126,10 @@ def test_summary(tmp_path):
     lines = [line for line in run.errors.splitlines() if line.startswith("headroom:")]
     assert len(lines) == 5, run.errors
     assert re.match(r"headroom: \S+: 2 processes, [\d.]+ s", lines[0])
-    assert re.match(r"headroom:   memory    peak [\d.]+ MiB of 128.0 MiB budget, 2[567]\d.\d MiB allocated at most", lines[1])
+    assert re.match(
+        r"headroom:   memory    peak [\d.]+ MiB of 128.0 MiB budget, 2[567]\d.\d MiB allocated, each process at its most$",
+        lines[1],
+    )
     assert re.match(r"headroom:   storage   [\d.]+ MiB read, [\d.]+ MiB written, /", lines[2])
     assert re.match(r"headroom:   faults    \d+ \(userfaultfd(-user)?\), [\d.]+ s of waiting", lines[3])
     messages = f"{run.total('messages_direct')} of {run.total('messages_direct')} direct"

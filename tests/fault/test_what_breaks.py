@@ -261,9 +261,15 @@ def test_a_wrapper_script_is_not_a_rank(mpi, tmp_path):
 def test_address_space_is_random_and_the_arena_is_not(tmp_path):
     with open("/proc/sys/kernel/randomize_va_space") as file:
         assert file.read().strip() != "0"
-    for _ in range(3):
-        run = headroom_run([compile_program(None, "fork_snapshot.c"), 8], tmp_path, memory="64M")
-        assert run.status == 0, run.errors
+    source = tmp_path / "addresses.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n"
+        'int main(void) { printf("%p %p\\n", malloc(2 << 20), (void*)&printf); return 0; }\n'
+    )
+    subprocess.run(["gcc", "-w", "-o", tmp_path / "addresses", source], check=True)
+    runs = [headroom_run([tmp_path / "addresses"], tmp_path, memory="64M").output.split() for _ in range(4)]
+    assert len({arena for arena, _ in runs}) == 1
+    assert len({library for _, library in runs}) > 1
 
 
 def test_hard_limit(mpi, engine, tmp_path):

@@ -22,12 +22,13 @@ from typing import NamedTuple
 
 import click
 
-from headroom import hard_limit, launcher
+from headroom import hard_limit, launcher, settings
 from headroom.bench.programs import FOLDER, compile_program, default_prefix, output_of
 
 PHASES = Path(__file__).parent / "paging.c"
 APPLICATIONS = Path(__file__).parent / "applications.c"
 MIB = 1 << 20
+SWAP_BYTES = 4 << 30
 POLICIES = ("lazy", "auto", "aggressive")
 SWEEPS = ["touch", "read", "read", "read", "write", "update", "update", "update", "backward", "strided"]
 
@@ -253,14 +254,14 @@ def has_zswap() -> bool:
         return False
 
 
-def prepare_swap(stack: contextlib.ExitStack, tuned: bool) -> tuple[bool, bool]:
+def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tuple[bool, bool]:
     """Whether hard limits can be set, and whether swap is there; says why not."""
     why_not = hard_limit.available() if os.geteuid() == 0 else "hard limits need root"
     if why_not is not None:
         click.echo(f"without hard limits and without the kernel's swap: {why_not}", err=True)
         return False, False
     try:
-        stack.enter_context(hard_limit.SwapFile(4 << 30))
+        stack.enter_context(hard_limit.SwapFile(SWAP_BYTES, storage))
         if tuned:
             stack.enter_context(hard_limit.swap_cluster(7))
     except OSError as error:
@@ -278,7 +279,13 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool) -> tuple[bool, bool]:
 @click.option(
     "--storage", default="/var/tmp", show_default=True, type=FOLDER, help="where memory goes, and whose disk is measured"
 )
-@click.option("--engine", default="auto", show_default=True, help="the fault engine, as of `headroom run`")
+@click.option(
+    "--engine",
+    default="auto",
+    show_default=True,
+    type=settings.choice_of("engine"),
+    help="the fault engine, as of `headroom run`",
+)
 @click.option("--tuned-swap", is_flag=True, help="let swap read 128 pages at once (vm.page-cluster=7) meanwhile")
 @click.option(
     "--peer", "peers", multiple=True, metavar="[NAME=]COMMAND", help="another system: put before the program as it is"
@@ -290,17 +297,20 @@ def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file
 
     "/swap" (or "/plain") above 1 means that Headroom with --evict auto is faster; "of bound" is the time the disk needs for
     what must move, over the time taken; "read/needed" what was read over what must be.
+
+    Takes half an hour with all groups and three rounds. Root's comparison with the kernel's swap makes a swap file of 4 GiB in
+    --storage, sets memory limits, and switches zswap on and off for the whole machine meanwhile; all is undone at the end.
     """
     if plot_file and importlib.util.find_spec("matplotlib") is None:
         raise click.ClickException("--plot needs matplotlib: pip install 'headroom[report]'")
-    if shutil.disk_usage(storage).free < 6 << 30:
-        raise click.ClickException(f"{storage} has less than 6 GiB free; choose another --storage")
+    if shutil.disk_usage(storage).free < SWAP_BYTES + (6 << 30):
+        raise click.ClickException(f"{storage} has less than 10 GiB free; choose another --storage")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         programs = tuple(
             compile_program((prefix or default_prefix()).absolute(), source, Path(folder)) for source in (PHASES, APPLICATIONS)
         )
-        limits, swap = prepare_swap(stack, tuned_swap)
+        limits, swap = prepare_swap(stack, tuned_swap, storage)
         sides = sides_of(swap, swap and has_zswap(), limits, list(peers), ["--storage", str(storage), "--engine", engine])
         for name in groups or [name for name in GROUPS if not name.startswith("quick")]:
             rows += measure(name, sides, programs, rounds, str(storage))

@@ -68,7 +68,7 @@ def facts(node: Node) -> str:
         footprint = total["allocated_bytes_peak"] + total["static_bytes"] + total["other_bytes_peak"]
         shown += [
             (size(figures["budget_bytes"]), "budget of the node"),
-            (size(footprint), "needed at most"),
+            (size(footprint), "needed, each process at its most"),
             (size(figures["peak_resident_bytes"]), "resident at most"),
             (size(total["bytes_read"]), "read from storage"),
             (size(total["bytes_written"]), "written to it"),
