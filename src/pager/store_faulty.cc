@@ -23,7 +23,8 @@ class FaultyStore final : public Store {
 
   void submit(const Transfer& transfer) override {
     ++in_flight_;
-    if (transfer.write == write_ && (--left_ == 0 || (and_all_after_ && left_ < 0))) {
+    left_ -= transfer.write == write_ ? 1 : 0;
+    if (transfer.write == write_ && (left_ == 0 || (and_all_after_ && left_ < 0))) {
       if (error_ != kDamage) {
         failed_[failed_count_++] = {transfer.tag, transfer.write, error_};
         const uint64_t one = 1;

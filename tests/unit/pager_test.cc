@@ -519,14 +519,14 @@ TEST(Pager, WhatWasThereBeforeArmingCountsAsDirty) {
 }
 
 TEST(PagerDeathTest, AFailingWriteNamesCauseAndRemedy) {
-  setenv("HEADROOM_STORE_FAULT", "write:ENOSPC:3", 1);
+  setenv("HEADROOM_STORE_FAULT", "write:EROFS:3", 1);
   EXPECT_EXIT(
       {
         uint64_t* array = start_with_array("auto");
         fill(array, 1);
         _exit(0);
       },
-      testing::ExitedWithCode(2), "storage in /var/tmp failed: No space left on device.*--storage");
+      testing::ExitedWithCode(2), "storage in /var/tmp failed: Read-only file system.*--storage");
 }
 
 TEST(PagerDeathTest, AFailingReadNamesCauseAndRemedy) {
