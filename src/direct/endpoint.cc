@@ -63,6 +63,23 @@ void Endpoint::wake(int member) {
   }
 }
 
+Tally* Endpoint::make_tally() {
+  const Guard guard(*this);
+  Tally* tally = free_tallies_;
+  if (tally != nullptr) {
+    free_tallies_ = tally->next;
+    return tally;
+  }
+  void* piece = memory_.allocate(sizeof(Tally));
+  return piece != nullptr ? new (piece) Tally{} : nullptr;
+}
+
+void Endpoint::give_back(Tally* tally) {
+  const Guard guard(*this);
+  tally->next = free_tallies_;
+  free_tallies_ = tally;
+}
+
 bool Endpoint::look_for_channels() {
   const uint32_t opened = own_root().opened.load(std::memory_order_acquire);
   if (__builtin_expect(opened == known_opened_, 1)) {
@@ -428,6 +445,11 @@ EndpointFunctions endpoint_functions() {
   };
   functions.drop_builder = [](LayoutBuilder& builder) { builder.drop(); };
   functions.copy_content = [](const Content& to, const Content& from) { copy_content(to, from); };
+  functions.wake = [](int member) { endpoint().wake(member); };
+  functions.make_tally = [] { return endpoint().make_tally(); };
+  functions.give_back_tally = [](Tally* tally) { endpoint().give_back(tally); };
+  functions.offset_of_tally = [](const Tally* tally) { return endpoint().memory().offset_of(tally); };
+  functions.tally_at = [](uint64_t offset) { return endpoint().memory().at<Tally>(offset); };
   functions.let_go = [](Layout* layout) { let_go(layout, endpoint().memory()); };
   return functions;
 }

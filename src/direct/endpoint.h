@@ -18,6 +18,7 @@
 #include "direct/layout.h"
 #include "direct/matching.h"
 #include "direct/message_memory.h"
+#include "direct/tally.h"
 #include "direct/transfer.h"
 #include "node/session.h"
 #include "trace/counters.h"
@@ -188,6 +189,10 @@ class Endpoint {
   /// Wakes `member` if it sleeps.
   void wake(int member);
 
+  /// A tally of this process's, for other processes by its offset in message memory; nullptr if there is no room.
+  Tally* make_tally();
+  void give_back(Tally* tally);
+
   /// Around a blocking call of the MPI library: what node-mates need of this process meanwhile is done by a thread of its own.
   void go_away();
   void come_back();
@@ -328,6 +333,7 @@ class Endpoint {
   PostedQueue posted_;
   UnexpectedQueue unexpected_;
   Message* free_messages_ = nullptr;
+  Tally* free_tallies_ = nullptr;
   Sending* free_sendings_ = nullptr;
   Sending* streams_out_ = nullptr;
   Receiving* streams_in_ = nullptr;
@@ -377,6 +383,11 @@ struct EndpointFunctions {
   void (*drop_builder)(LayoutBuilder& builder);
   void (*let_go)(Layout* layout);
   void (*copy_content)(const Content& to, const Content& from);
+  void (*wake)(int member);
+  Tally* (*make_tally)();
+  void (*give_back_tally)(Tally* tally);
+  uint64_t (*offset_of_tally)(const Tally* tally);
+  Tally* (*tally_at)(uint64_t offset);
 };
 EndpointFunctions endpoint_functions();
 

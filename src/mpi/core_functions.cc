@@ -309,6 +309,7 @@ const CoreFunctions kCore = {
     },
     [] { trace::count(trace::Counter::kCollectivesStarted); },
     [] { trace::count(trace::Counter::kCollectivesStaged); },
+    [] { trace::count(trace::Counter::kCollectivesByTally); },
     use_direct,
     [](void* place, bool (*poke)()) { new (place) direct::Waiting(poke); },
     [](void* place) { static_cast<direct::Waiting*>(place)->pause(); },

@@ -78,6 +78,7 @@ struct CoreFunctions {
   void (*count_direct_collective)(bool alone);
   void (*count_started_collective)();
   void (*count_staged_collective)();
+  void (*count_collective_by_tally)();
   void (*use_direct)(bool on, bool refused);
   void (*wait_direct_begin)(void* place, bool (*poke)());
   void (*wait_direct_pause)(void* place);

@@ -44,6 +44,7 @@ def test_every_collective(mpi, ranks, reductions, tmp_path):
     assert run.total("collectives_passed_for_operation") == (ordered if reductions == "library" else 0)
     assert run.total("messages_direct") == 0
     assert run.total("messages_collective") > served // 2
+    assert (run.total("collectives_by_tally") > 0) == (ranks > run.report["cores"])
     assert not run.short_of_memory
 
 
@@ -120,6 +121,18 @@ def test_ranks_that_only_send_do_not_run_ahead_without_end(mpi, source, kinds, c
     peak = max(rank["messages_unexpected_peak"] for rank in run.report["ranks"])
     assert peak <= (ranks - 1) * (ahead + 1)
     assert peak > 0 or source == "one"
+
+
+@pytest.mark.parametrize("mode", ["auto", "turns"])
+def test_barriers_and_short_sums_of_ranks_that_share_processors(mpi, mode, tmp_path):
+    ranks = 7
+    program = compile_program(mpi, "tallies.c")
+    run = headroom_run([program, 100], tmp_path, before=mpi.command(ranks), memory="1G", direct="on", mode=mode)
+    assert run.status == 0, run.errors
+    made = int(re.fullmatch(r"ok (\d+)\n", run.output)[1])
+    assert run.total("collectives_direct") >= ranks * made
+    first = 1 + 100  # on each communicator: it finds out, which takes a barrier along a tree
+    assert run.total("collectives_by_tally") == (ranks * (made - first) if ranks > run.report["cores"] else 0)
 
 
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
