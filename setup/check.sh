@@ -34,7 +34,7 @@ if setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
 cmake --preset threads >/dev/null
 "${fixed_addresses[@]}" cmake --build --preset threads --target unit_tests | tail -n 1
 export -f run_ctest
-"${fixed_addresses[@]}" bash -c "run_ctest build/threads -R '^(Endpoints|Channel|ThreadsLock|Transfers|Windows[.])'"
+"${fixed_addresses[@]}" bash -c "run_ctest build/threads"
 
 echo "tests of the command, with MPI"
 pytest -q --durations=25 "$@"
