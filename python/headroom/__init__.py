@@ -1,3 +1,3 @@
-"""Headroom's command line: `headroom run` and `headroom doctor`."""
+"""Headroom's command line: one module a sub-command, and what they share."""
 
 __version__ = "0.1.0"
