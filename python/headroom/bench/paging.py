@@ -298,7 +298,7 @@ def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file
     "/swap" (or "/plain") above 1 means that Headroom with --evict auto is faster; "of bound" is the time the disk needs for
     what must move, over the time taken; "read/needed" what was read over what must be.
 
-    Takes half an hour with all groups and three rounds. Root's comparison with the kernel's swap makes a swap file of 4 GiB in
+    Root's comparison with the kernel's swap makes a swap file of 4 GiB in
     --storage, sets memory limits, and switches zswap on and off for the whole machine meanwhile; all is undone at the end.
     """
     if plot_file and importlib.util.find_spec("matplotlib") is None:

@@ -100,11 +100,6 @@ def longest_queue(node: Node) -> tuple[int, int]:
     return longest["messages_unexpected_peak"], longest["rank"]
 
 
-def in_all(node: Node) -> dict:
-    """The counters of all ranks together; a run's figures add up even what is the most at one time."""
-    return node.figures["total"] | {"messages_unexpected_peak": longest_queue(node)[0]}
-
-
 def ways(counted: dict) -> dict[str, tuple[int, int | None]]:
     """(messages, bytes) by the way they went: each in one of them. What the MPI library does with the rest is not counted."""
 

@@ -154,7 +154,7 @@ def message_ways(node: Node) -> str:
 
 def message_counters(node: Node) -> str:
     """What is counted of messages, with what it means in the words of the table of counters."""
-    total, meanings = messages.in_all(node), messages.meanings()
+    total, meanings = node.figures["total"], messages.meanings()
     groups = []
     for group, names in messages.GROUPS.items():
         rows = []
