@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "heap/held_arguments.h"
+#include "heap/leaving.h"
 #include "heap/limits.h"
 
 namespace {
@@ -91,6 +92,10 @@ int change(pid_t pid, int which, const rlimit* wanted, rlimit* before) {
 namespace headroom::heap {
 
 LimitsInEffect::LimitsInEffect() {
+  if ((kept[0].set || kept[1].set) && has_pager()) {
+    pager::stand_still();
+    stands_still_ = true;
+  }
   for (int index = 0; index < 2; ++index) {
     if (kept[index].set) {
       (void)real_prlimit.get()(0, static_cast<__rlimit_resource>(kept[index].which), &kept[index].limit, &before_[index]);
@@ -105,6 +110,9 @@ LimitsInEffect::~LimitsInEffect() {
       const rlimit back = {before_[index].rlim_cur, geteuid() == 0 ? before_[index].rlim_max : kept[index].limit.rlim_max};
       (void)real_prlimit.get()(0, static_cast<__rlimit_resource>(kept[index].which), &back, nullptr);
     }
+  }
+  if (stands_still_) {
+    pager::go_on();
   }
   errno = saved_errno;
 }

@@ -6,7 +6,8 @@
 namespace headroom::heap {
 
 /// Puts them into effect while this process, or a child of it, becomes another program. If it does not, what can be taken back
-/// is. Takes no lock.
+/// is. This process's storage would be limited, too, so nothing is written meanwhile, and no absent memory is served: what the
+/// kernel is given lies elsewhere (exec_wrappers.cc). Takes no lock.
 class LimitsInEffect {
  public:
   LimitsInEffect();
@@ -16,6 +17,7 @@ class LimitsInEffect {
 
  private:
   rlimit before_[2] = {};
+  bool stands_still_ = false;
 };
 
 }  // namespace headroom::heap

@@ -32,6 +32,22 @@ void arm_and_tell() {
   tell_of_change();
 }
 
+std::atomic<uint32_t> stands_still{0};  // futex
+
+void stand_still_for(Request& request) {
+  while (state.store->in_flight() > 0) {
+    if (!collect_transfer()) {
+      pollfd wanted = {state.store->descriptor(), POLLIN, 0};
+      (void)base::system_call(SYS_ppoll, &wanted, 1, nullptr, nullptr, 8);
+    }
+  }
+  stands_still.store(1, std::memory_order_relaxed);
+  finish(request);
+  while (stands_still.load(std::memory_order_acquire) != 0) {
+    base::futex_wait(&stands_still, 1, -1, false);
+  }
+}
+
 void serve_request(Request& request) {
   switch (request.kind) {
     case RequestKind::kFault:
@@ -55,6 +71,9 @@ void serve_request(Request& request) {
     case RequestKind::kFork:
       arm_and_tell();  // only what is watched can be kept as it was
       finish(request, prepare_fork());
+      return;
+    case RequestKind::kStandStill:
+      stand_still_for(request);
       return;
     case RequestKind::kComplete:
       complete_children();
@@ -251,6 +270,17 @@ void* pager_thread(void*) {
 }
 
 }  // namespace
+
+void stand_still() {
+  Request request = {};
+  request.kind = RequestKind::kStandStill;
+  perform(request);
+}
+
+void go_on() {
+  stands_still.store(0, std::memory_order_release);
+  base::futex_wake(&stands_still, 1, false);
+}
 
 void call_when_changed(void (*function)()) { when_changed.store(function, std::memory_order_release); }
 

@@ -22,6 +22,7 @@ enum class RequestKind : uint32_t {
   kArm,            // become armed
   kFork,           // protect memory, a fork follows
   kComplete,       // give forked children all that is theirs: this process ends
+  kStandStill,     // until go_on()
   kWillNeed,       // read `count` blocks from `block` ahead of their use
   kWillNotNeed,    // let them leave before others
   kWillOverwrite,  // do not read them again, nor write them out

@@ -32,7 +32,7 @@ def test_every_call(mpi, ranks, tmp_path):
     run, count = messages(mpi, ranks, tmp_path, "calls", 1, memory="2G")
     assert count == ranks * (SIZES * (12 * 8 + 2) + 3)
     assert run.total("messages_direct") == count
-    assert run.total("messages_inline") > count // 4
+    assert run.total("messages_inline") > count // 6  # and what barriers send, where they are not made by a tally
     assert run.total("messages_fetched") > count // 8
     assert run.total("messages_shared") > 0
     assert run.total("messages_aside") > 0  # synchronous ones from memory outside the arena

@@ -3,8 +3,11 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -186,6 +189,30 @@ static void paths(const char* directory) {
   CHECK(unlink(name) == 0);
 }
 
+static void* press_on(void* ends) {
+  while (!*(atomic_bool*)ends) {
+    press();
+  }
+  return NULL;
+}
+
+/* While limits of the program's are in effect for a moment its storage is in use, and what the kernel wants is there, too. */
+static void failing_executions(void) {
+  atomic_bool ends = false;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, press_on, &ends) == 0);
+  for (int round = 0; round < 50; ++round) {
+    char *path = strcpy(piece(3), "/nowhere"), *first = strcpy(piece(4), "nowhere");
+    char** words = piece(5);
+    words[0] = first;
+    usleep(1000 * (round % 20));
+    CHECK(execve(path, words, words) == -1 && errno == ENOENT);
+    CHECK(execvp(path, words) == -1 && errno == ENOENT && strcmp(words[0], "nowhere") == 0);
+  }
+  ends = true;
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
 /* What a program sets it is told again, and what it starts has it; this one goes on. */
 static void limits(void) {
   struct rlimit *limit = piece(0), *before = piece(1);
@@ -208,13 +235,13 @@ static void limits(void) {
     press(); /* the storage grows beyond the limit of a file, and memory beyond that of addresses */
     void* map = mmap(NULL, 64 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* a thread's stack, say */
     CHECK(map != MAP_FAILED && munmap(map, 64 << 20) == 0);
-    CHECK(execl("/nowhere", "nowhere", NULL) == -1 && errno == ENOENT);
+    failing_executions();
     map = mmap(NULL, 64 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(map != MAP_FAILED && munmap(map, 64 << 20) == 0);
     const pid_t child = fork();
     if (child == 0) {
       unsetenv("LD_PRELOAD");
-      execl("/bin/sh", "sh", "-c", index == 0 ? "test $(ulimit -v) = 16384" : "test $(ulimit -f) = 32768", NULL);
+      execl(strcpy(piece(3), "/bin/sh"), "sh", "-c", index == 0 ? "test $(ulimit -v) = 16384" : "test $(ulimit -f) = 32768", NULL);
       _exit(9);
     }
     int status = 0;

@@ -1,0 +1,22 @@
+// What a process does before it ends, or becomes another program, past its exit handlers.
+#pragma once
+
+#include <unistd.h>
+
+#include "pager/pager.h"
+
+namespace headroom::heap {
+
+/// Whether this process is the one that has the pager: not a forked child, nor one by vfork, which runs in its parent's memory.
+inline bool has_pager() {
+  return pager::is_running() && pager::session().self->pid.load(std::memory_order_relaxed) == getpid();
+}
+
+/// A parent takes with it what its forked children still need, so they get it first.
+inline void complete_children() {
+  if (has_pager()) {
+    pager::prepare_to_leave();
+  }
+}
+
+}  // namespace headroom::heap
