@@ -15,6 +15,7 @@ import pytest
 
 from conditions import may_be_skipped, need
 from kernel_watch import KernelWatch
+from variants import thin_out
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -261,6 +262,10 @@ def leftovers() -> list[str]:
 # --- skips must be those that are listed -------------------------------------------------------------------------------
 
 _outcomes: dict[str, str] = {}
+
+
+def pytest_collection_modifyitems(config, items):
+    thin_out(config, items)
 
 
 def pytest_runtest_logreport(report):

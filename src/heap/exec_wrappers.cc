@@ -77,7 +77,9 @@ class TextsOutside {
   [[nodiscard]] char* const* get() const { return texts_; }
 
  private:
-  static bool is_in_evictable_memory(const char* text) { return heap::is_ours(text, 1) || heap::is_ours(text, strlen(text) + 1); }
+  static bool is_in_evictable_memory(const char* text) {
+    return heap::is_ours(text, 1) || heap::is_ours(text, strlen(text) + 1);
+  }
 
   char* const* texts_;
   char** copy_ = nullptr;

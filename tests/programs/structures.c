@@ -241,7 +241,8 @@ static void limits(void) {
     const pid_t child = fork();
     if (child == 0) {
       unsetenv("LD_PRELOAD");
-      execl(strcpy(piece(3), "/bin/sh"), "sh", "-c", index == 0 ? "test $(ulimit -v) = 16384" : "test $(ulimit -f) = 32768", NULL);
+      execl(strcpy(piece(3), "/bin/sh"), "sh", "-c", index == 0 ? "test $(ulimit -v) = 16384" : "test $(ulimit -f) = 32768",
+            NULL);
       _exit(9);
     }
     int status = 0;

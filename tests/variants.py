@@ -1,0 +1,56 @@
+"""Which variants of a test run: tests differ in the MPI library, the pager's engine and more, and all products of these take
+hours on two cores.
+
+`make check` runs of the products of library and engine every second one, like the fields of one colour of a chess board: each
+test runs with each library and with each engine, and which ones it meets together differs from test to test. Tests that take
+long say by @every_second(...) in which other parameters they are thinned out. What is left out is reported as deselected.
+`make suites` sets HEADROOM_SUITES=all: everything runs.
+"""
+
+import os
+import zlib
+
+import pytest
+
+EVERY_VARIANT = os.environ.get("HEADROOM_SUITES") == "all"
+PRODUCTS = [("mpi", "engine"), ("mpi", "short")]
+
+
+def every_second(*parameters: str):
+    """Of the values of one parameter, or of the products of several, every second runs."""
+    return pytest.mark.every_second(*parameters)
+
+
+def named(value) -> str:
+    return str(getattr(value, "name", value))
+
+
+def left_out(items: list) -> list:
+    """Of the variants of one test."""
+    marker = items[0].get_closest_marker("every_second")
+    variants = [{name: named(value) for name, value in item.callspec.params.items()} for item in items]
+    thinned = marker.args if marker else next((names for names in PRODUCTS if all(name in variants[0] for name in names)), ())
+    values = {name: list(dict.fromkeys(variant[name] for variant in variants)) for name in thinned}
+
+    def is_odd(variant: dict[str, str]) -> bool:
+        others = sorted((name, value) for name, value in variant.items() if name not in thinned)
+        return (
+            sum(values[name].index(variant[name]) for name in thinned)
+            + zlib.crc32(f"{items[0].originalname} {others}".encode())
+        ) % 2 == 1
+
+    return [item for item, variant in zip(items, variants, strict=True) if thinned and is_odd(variant)]
+
+
+def thin_out(config, items: list) -> None:
+    """Of the collected tests, unless the command names single ones."""
+    if EVERY_VARIANT or any("::" in word for word in config.args):
+        return
+    by_test = {}
+    for item in items:
+        if hasattr(item, "callspec"):
+            by_test.setdefault((item.path, item.originalname), []).append(item)
+    gone = [item for variants in by_test.values() for item in left_out(variants)]
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if item not in gone]
