@@ -91,24 +91,37 @@ int change(pid_t pid, int which, const rlimit* wanted, rlimit* before) {
 
 namespace headroom::heap {
 
+bool has_kept_limits() { return kept[0].set || kept[1].set; }
+
 LimitsInEffect::LimitsInEffect() {
-  if ((kept[0].set || kept[1].set) && has_pager()) {
+  if (!has_kept_limits()) {
+    return;
+  }
+  if (has_pager()) {
+    if (pager::covers(__builtin_frame_address(0))) {
+      base::log_warning("what is executed by a thread whose stack may be moved to storage does not have this program's limits");
+      return;
+    }
     pager::stand_still();
     stands_still_ = true;
   }
   for (int index = 0; index < 2; ++index) {
-    if (kept[index].set) {
-      (void)real_prlimit.get()(0, static_cast<__rlimit_resource>(kept[index].which), &kept[index].limit, &before_[index]);
-    }
+    Change& change = changes_[index];
+    change.after = kept[index].limit;
+    change.done = kept[index].set &&
+                  real_prlimit.get()(0, static_cast<__rlimit_resource>(kept[index].which), &change.after, &change.before) == 0;
   }
 }
 
 LimitsInEffect::~LimitsInEffect() {
   const int saved_errno = errno;
   for (int index = 0; index < 2; ++index) {
-    if (kept[index].set) {
-      const rlimit back = {before_[index].rlim_cur, geteuid() == 0 ? before_[index].rlim_max : kept[index].limit.rlim_max};
-      (void)real_prlimit.get()(0, static_cast<__rlimit_resource>(kept[index].which), &back, nullptr);
+    const Change& change = changes_[index];
+    const auto which = static_cast<__rlimit_resource>(kept[index].which);
+    if (change.done && real_prlimit.get()(0, which, &change.before, nullptr) != 0) {  // who may not raise it again
+      const rlim_t most = change.after.rlim_max;
+      const rlimit back = {change.before.rlim_cur < most ? change.before.rlim_cur : most, most};
+      (void)real_prlimit.get()(0, which, &back, nullptr);
     }
   }
   if (stands_still_) {

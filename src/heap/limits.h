@@ -5,9 +5,12 @@
 
 namespace headroom::heap {
 
+/// Whether there are any.
+bool has_kept_limits();
+
 /// Puts them into effect while this process, or a child of it, becomes another program. If it does not, what can be taken back
 /// is. This process's storage would be limited, too, so nothing is written meanwhile, and no absent memory is served: what the
-/// kernel is given lies elsewhere (exec_wrappers.cc). Takes no lock.
+/// kernel is given lies elsewhere (exec_wrappers.cc), and for a thread whose own stack does not nothing is done. Takes no lock.
 class LimitsInEffect {
  public:
   LimitsInEffect();
@@ -16,7 +19,12 @@ class LimitsInEffect {
   LimitsInEffect& operator=(const LimitsInEffect&) = delete;
 
  private:
-  rlimit before_[2] = {};
+  struct Change {
+    bool done;
+    rlimit before;
+    rlimit after;
+  };
+  Change changes_[2] = {};
   bool stands_still_ = false;
 };
 

@@ -187,7 +187,8 @@ void after_fork_in_child();
 bool is_forked_child();
 
 /// Nothing is written, nor anything absent served, from here until go_on(). Only for a moment in which the asking thread
-/// touches no evictable memory, nor the kernel for it. Async-signal-safe; a second thread that asks waits for the first.
+/// touches no evictable memory, nor the kernel for it; after two seconds the pager goes on by itself. Async-signal-safe; a
+/// second thread that asks waits for the first.
 void stand_still();
 void go_on();
 

@@ -41,10 +41,12 @@ void stand_still_for(Request& request) {
       (void)base::system_call(SYS_ppoll, &wanted, 1, nullptr, nullptr, 8);
     }
   }
+  constexpr int64_t kLongestNs = 2'000'000'000;  // a signal handler of the asker's may need what is on storage
+  const uint64_t since = base::monotonic_ns();
   stands_still.store(1, std::memory_order_relaxed);
   finish(request);
-  while (stands_still.load(std::memory_order_acquire) != 0) {
-    base::futex_wait(&stands_still, 1, -1, false);
+  while (stands_still.load(std::memory_order_acquire) != 0 && base::monotonic_ns() - since < kLongestNs) {
+    base::futex_wait(&stands_still, 1, kLongestNs, false);
   }
 }
 

@@ -198,6 +198,12 @@ static void* press_on(void* ends) {
 
 /* While limits of the program's are in effect for a moment its storage is in use, and what the kernel wants is there, too. */
 static void failing_executions(void) {
+  static char* search;
+  if (search == NULL) {
+    search = piece(6);
+    snprintf(search, PATH_MAX, "PATH=/nowhere:%s", getenv("PATH"));
+    CHECK(putenv(search) == 0);
+  }
   atomic_bool ends = false;
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, press_on, &ends) == 0);
@@ -208,6 +214,8 @@ static void failing_executions(void) {
     usleep(1000 * (round % 20));
     CHECK(execve(path, words, words) == -1 && errno == ENOENT);
     CHECK(execvp(path, words) == -1 && errno == ENOENT && strcmp(words[0], "nowhere") == 0);
+    CHECK(execvp(first, words) == -1 && errno == ENOENT); /* along PATH, which is on storage */
+    CHECK(execve(strcpy(path, "/bin"), words, words) == -1 && errno == EACCES);
   }
   ends = true;
   CHECK(pthread_join(thread, NULL) == 0);
