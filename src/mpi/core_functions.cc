@@ -237,11 +237,13 @@ void use_direct(bool on, bool refused) {
   set_direct(on);
 }
 
-void count_passed(PassedFor why) {
+void count_passed(PassedFor why, uint64_t bytes) {
   switch (why) {
     case PassedFor::kOtherNode:
+      trace::count(trace::Counter::kPassedForOtherNodesBytes, bytes);
       return trace::count(trace::Counter::kPassedForOtherNodes);
     case PassedFor::kCommunicator:
+      trace::count(trace::Counter::kPassedForCommunicatorBytes, bytes);
       return trace::count(trace::Counter::kPassedForCommunicator);
     case PassedFor::kArguments:
       return trace::count(trace::Counter::kPassedForArguments);

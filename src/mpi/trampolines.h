@@ -71,7 +71,7 @@ struct CoreFunctions {
   NodePlace (*node_place)();
   bool (*waiters_may_sleep)();
   void (*count_receive_on_both_ways)();
-  void (*count_passed)(PassedFor why);
+  void (*count_passed)(PassedFor why, uint64_t bytes);
   void (*count_passed_collective)(CollectivePassedFor why, bool alone);
   bool (*open_direct)(const int* members, int count);
   bool (*reductions_direct)();

@@ -205,7 +205,7 @@ def message_ways(node: Node) -> str:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 1.1 + 0.32 * len(rows)), sharey=True, layout="constrained")
     figure.get_layout_engine().set(wspace=0.07)
     numbers = {way: [shown[way][0] for _, shown in rows] for way in used}
-    contents = {way: [shown[way][1] or 0 for _, shown in rows] for way in used}
+    contents = {way: [shown[way][1] for _, shown in rows] for way in used}
     _draw_ways(left, numbers, ("messages", "thousand messages", "million messages"), 1000)
     _draw_ways(right, contents, ("bytes", "KiB", "MiB", "GiB"), 1024)
     left.set_yticks(range(len(rows)), [name for name, _ in rows])

@@ -100,8 +100,8 @@ def longest_queue(node: Node) -> tuple[int, int]:
     return longest["messages_unexpected_peak"], longest["rank"]
 
 
-def ways(counted: dict) -> dict[str, tuple[int, int | None]]:
-    """(messages, bytes) by the way they went: each in one of them. What the MPI library does with the rest is not counted."""
+def ways(counted: dict) -> dict[str, tuple[int, int]]:
+    """(messages, bytes) by the way they went: each in one of them."""
 
     def both(name: str) -> tuple[int, int]:
         return number(counted, name), content(counted, name)
@@ -114,7 +114,7 @@ def ways(counted: dict) -> dict[str, tuple[int, int | None]]:
         "copied aside": both("messages_aside"),
         "streamed": both("messages_streamed"),
         "one-sided": (sum(counted[name] for name in ONE_SIDED), counted["one_sided_bytes"]),
-        "the MPI library's": (sum(counted[name] for name in PASSED), None),
+        "the MPI library's": (sum(counted[name] for name in PASSED), sum(content(counted, name) or 0 for name in PASSED)),
     }
 
 
@@ -139,7 +139,7 @@ def figures(node: Node) -> dict:
     """For machines, what the page shows."""
     total = node.figures["total"]
 
-    def named(parts: dict[str, tuple[int, int | None]]) -> dict:
+    def named(parts: dict[str, tuple[int, int]]) -> dict:
         return {name: {"messages": messages, "bytes": size} for name, (messages, size) in parts.items()}
 
     return {

@@ -133,8 +133,8 @@ def message_ways(node: Node) -> str:
     if not used:
         return ""
 
-    def cell(number: int, content: int | None) -> str:
-        return "" if number == 0 else f"{number}" + (f"\n{size(content)}" if content is not None else "")
+    def cell(number: int, content: int) -> str:
+        return "" if number == 0 else f"{number}\n{size(content)}"
 
     def row(name: str, counted: dict) -> list[str]:
         shown = messages.ways(counted)
@@ -145,8 +145,8 @@ def message_ways(node: Node) -> str:
     whole = sum(content for _, content in copied.values()) or 1
     by = [[who, f"{number}", size(content), f"{content / whole:.0%}"] for who, (number, content) in copied.items() if number]
     return (
-        "<p>Each message is shown at the rank that counted it: its receiver where it was fetched or attached, else its sender. "
-        "What those of the MPI library contain is not counted.</p>"
+        "<p>Each message is shown at the rank that counted it: its receiver where it was fetched or attached, else its "
+        "sender.</p>"
         + table(["", *used], rows)
         + (("<h3>Who copied</h3>" + table(["", "messages", "content", "of all"], by)) if by else "")
     )
