@@ -11,24 +11,30 @@ namespace {
 // A tile's side: with 16-byte pieces 16 rows of 256 bytes on either side, which a first-level cache holds whatever the stride.
 constexpr uint64_t kTile = 16;
 
+/// A row of pieces whose length the compiler knows.
 template <uint64_t kBytes>
-void copy_row(char* to, const char* from, const Steps& steps) {
-  for (uint64_t left = steps.count; left > 0; --left, to += steps.to, from += steps.from) {
-    memcpy(to, from, kBytes);
+struct KnownRow {
+  void operator()(char* to, const char* from, const Steps& steps) const {
+    for (uint64_t left = steps.count; left > 0; --left, to += steps.to, from += steps.from) {
+      memcpy(to, from, kBytes);
+    }
   }
-}
+};
 
 /// Of any length that is not among the usual ones.
-void copy_row_of(uint64_t bytes, char* to, const char* from, const Steps& steps) {
-  for (uint64_t left = steps.count; left > 0; --left, to += steps.to, from += steps.from) {
-    copy_short(to, from, bytes);
+struct AnyRow {
+  uint64_t bytes;
+  void operator()(char* to, const char* from, const Steps& steps) const {
+    for (uint64_t left = steps.count; left > 0; --left, to += steps.to, from += steps.from) {
+      copy_short(to, from, bytes);
+    }
   }
-}
+};
 
-template <uint64_t kBytes>
-void copy_rows(const Grid& grid) {
+template <typename Row>
+void copy_in_tiles(const Grid& grid, const Row& copy) {
   if (grid.outer.count == 1) {
-    copy_row<kBytes>(grid.to, grid.from, grid.inner);
+    copy(grid.to, grid.from, grid.inner);
     return;
   }
   for (uint64_t row = 0; row < grid.outer.count; row += kTile) {
@@ -39,7 +45,7 @@ void copy_rows(const Grid& grid) {
       const char* from =
           grid.from + static_cast<int64_t>(row) * grid.outer.from + static_cast<int64_t>(column) * grid.inner.from;
       for (uint64_t left = rows; left > 0; --left, to += grid.outer.to, from += grid.outer.from) {
-        copy_row<kBytes>(to, from, {grid.inner.to, grid.inner.from, columns});
+        copy(to, from, {grid.inner.to, grid.inner.from, columns});
       }
     }
   }
@@ -49,35 +55,44 @@ void copy_rows(const Grid& grid) {
 
 void copy_grid(const Grid& grid) {
   switch (grid.bytes) {
+    case 1:
+      copy_in_tiles(grid, KnownRow<1>{});
+      return;
+    case 2:
+      copy_in_tiles(grid, KnownRow<2>{});
+      return;
     case 4:
-      copy_rows<4>(grid);
+      copy_in_tiles(grid, KnownRow<4>{});
       return;
     case 8:
-      copy_rows<8>(grid);
+      copy_in_tiles(grid, KnownRow<8>{});
+      return;
+    case 12:
+      copy_in_tiles(grid, KnownRow<12>{});
       return;
     case 16:
-      copy_rows<16>(grid);
+      copy_in_tiles(grid, KnownRow<16>{});
       return;
     case 24:
-      copy_rows<24>(grid);
+      copy_in_tiles(grid, KnownRow<24>{});
       return;
     case 32:
-      copy_rows<32>(grid);
+      copy_in_tiles(grid, KnownRow<32>{});
+      return;
+    case 48:
+      copy_in_tiles(grid, KnownRow<48>{});
       return;
     case 64:
-      copy_rows<64>(grid);
+      copy_in_tiles(grid, KnownRow<64>{});
       return;
     case 128:
-      copy_rows<128>(grid);
+      copy_in_tiles(grid, KnownRow<128>{});
       return;
     case 256:
-      copy_rows<256>(grid);
+      copy_in_tiles(grid, KnownRow<256>{});
       return;
     default:
-      for (uint64_t row = 0; row < grid.outer.count; ++row) {
-        copy_row_of(grid.bytes, grid.to + static_cast<int64_t>(row) * grid.outer.to,
-                    grid.from + static_cast<int64_t>(row) * grid.outer.from, grid.inner);
-      }
+      copy_in_tiles(grid, AnyRow{grid.bytes});
   }
 }
 
