@@ -3,7 +3,7 @@
 #   make build   the command (build/venv/bin/headroom) and the MPI libraries (build/mpi/mpich, build/mpi/openmpi)
 #   make demo    the main job: an MPI PageRank bigger than its memory
 #   make check   all tests
-#   make suites  MPICH's own test programs in full, with both MPI libraries (make check runs some of them)
+#   make suites  every variant of every test, and MPICH's own test programs in full: hours (make check runs some of them)
 #   make lint    formatting, static analysis, generated docs; LINT=--without-analyzer leaves out what takes longest
 #   make bench   ratios measured side by side on this machine
 #   make soak    two hours of random work on memory, checked against a model
@@ -28,8 +28,7 @@ check: build
 
 suites: build
 	setup/system_packages.sh check
-	setup/test_tools.sh
-	HEADROOM_SUITES=all build/venv/bin/python -m pytest -q tests/apps/test_mpich_suite.py
+	HEADROOM_SUITES=all setup/check.sh
 
 lint: build
 	setup/system_packages.sh lint

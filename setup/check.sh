@@ -6,10 +6,12 @@ export PATH="$PWD/build/venv/bin:$PATH"
 
 setup/test_tools.sh
 
+declare -A folders=([release]=build/wheel [sanitize]=build/sanitize [threads]=build/threads) # as in CMakePresets.json
+
 # Runs unit tests; prints the summary, and all that failing tests said.
-run_ctest() { # build directory, arguments of ctest
-  local log="$1/unit_tests.log"
-  if ctest --test-dir "$1" --output-on-failure -j 2 "${@:2}" >"$log" 2>&1; then
+run_ctest() { # preset, folder, arguments of ctest
+  local log="build/unit_tests-$1.log"
+  if ctest --test-dir "$2" --output-on-failure -j 2 --output-junit "$PWD/build/unit_tests-$1.xml" "${@:3}" >"$log" 2>&1; then
     tail -n 3 "$log"
   else
     grep -vE '^ *Start |  Passed  ' "$log"
@@ -25,7 +27,7 @@ for preset in release sanitize; do
   # A test that steps through instructions would step through the sanitizer's, too, for minutes.
   without=()
   if [ $preset = sanitize ]; then without=(-E KilledAnywhere); fi
-  run_ctest build/$preset --output-junit unit_tests.xml "${without[@]}"
+  run_ctest $preset "${folders[$preset]}" "${without[@]}"
 done
 
 echo "unit tests: threads"
@@ -34,7 +36,7 @@ if setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
 cmake --preset threads >/dev/null
 "${fixed_addresses[@]}" cmake --build --preset threads --target unit_tests | tail -n 1
 export -f run_ctest
-"${fixed_addresses[@]}" bash -c "run_ctest build/threads"
+"${fixed_addresses[@]}" bash -c "run_ctest threads ${folders[threads]}"
 
 echo "tests of the command, with MPI"
 pytest -q --durations=25 "$@"

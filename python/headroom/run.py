@@ -26,7 +26,7 @@ SHARE_OF_FREE_MEMORY = 0.8
 
 def library_path() -> Path:
     """The preloaded library, in the wheel or in the source tree's build."""
-    for folder in (Path(__file__).parent / "lib", Path(__file__).parents[2] / "build/release"):
+    for folder in (Path(__file__).parent / "lib", Path(__file__).parents[2] / "build/wheel"):
         if (folder / "libheadroom.so").exists():
             return folder / "libheadroom.so"
     # An editable installation keeps the libraries where they were installed, the modules in the source tree.
