@@ -3,8 +3,9 @@ hours on two cores.
 
 `make check` runs of the products of library and engine every second one, like the fields of one colour of a chess board: each
 test runs with each library and with each engine, and which ones it meets together differs from test to test. Tests that take
-long say by @every_second(...) in which other parameters they are thinned out. What is left out is reported as deselected.
-`make suites` sets HEADROOM_SUITES=all: everything runs.
+long say by @every_second(...) in which other parameters they are thinned out, or are marked only_in_suites. What is left out is
+reported as deselected.
+`make suites` sets HEADROOM_SUITES=all: everything runs; so it does where a file, a test or a word (-k) is asked for.
 """
 
 import os
@@ -21,6 +22,9 @@ def every_second(*parameters: str):
     return pytest.mark.every_second(*parameters)
 
 
+only_in_suites = pytest.mark.only_in_suites
+
+
 def named(value) -> str:
     return str(getattr(value, "name", value))
 
@@ -29,8 +33,14 @@ def left_out(items: list) -> list:
     """Of the variants of one test."""
     marker = items[0].get_closest_marker("every_second")
     variants = [{name: named(value) for name, value in item.callspec.params.items()} for item in items]
-    thinned = marker.args if marker else next((names for names in PRODUCTS if all(name in variants[0] for name in names)), ())
+    thinned = (
+        tuple(name for name in marker.args if name in variants[0])
+        if marker
+        else next((names for names in PRODUCTS if all(name in variants[0] for name in names)), ())
+    )
     values = {name: list(dict.fromkeys(variant[name] for variant in variants)) for name in thinned}
+    if len(thinned) > 1 and sum(len(known) > 1 for known in values.values()) < 2:
+        return []
 
     def is_odd(variant: dict[str, str]) -> bool:
         others = sorted((name, value) for name, value in variant.items() if name not in thinned)
@@ -43,14 +53,15 @@ def left_out(items: list) -> list:
 
 
 def thin_out(config, items: list) -> None:
-    """Of the collected tests, unless the command names single ones."""
-    if EVERY_VARIANT or any("::" in word for word in config.args):
+    """Of the collected tests, unless the command names some."""
+    if EVERY_VARIANT or config.option.keyword or config.args_source is not config.ArgsSource.TESTPATHS:
         return
     by_test = {}
     for item in items:
         if hasattr(item, "callspec"):
             by_test.setdefault((item.path, item.originalname), []).append(item)
     gone = [item for variants in by_test.values() for item in left_out(variants)]
+    gone += [item for item in items if item.get_closest_marker("only_in_suites") and item not in gone]
     if gone:
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]

@@ -12,7 +12,7 @@ import pytest
 
 from conditions import SCALAPACK, need
 from conftest import BUILD, DEBIAN, ROOT, WHEELS, Mpi, compile_program, environment, headroom_run, plain_run
-from variants import every_second
+from variants import every_second, only_in_suites
 
 MIB = 1 << 20
 
@@ -108,7 +108,7 @@ def test_hpcc(mpi, tmp_path):
     for kind, memory in (("plain", None), ("short", "40M")):
         folder = tmp_path / kind
         folder.mkdir()
-        (folder / "hpccinf.txt").write_text(HPCC_INPUT.format(n=2000))
+        (folder / "hpccinf.txt").write_text(HPCC_INPUT.format(n=1500))
         there = ["env", "-C", folder]
         if memory is None:
             done = plain_run([*there, *mpi.command(4), program], timeout=120)
@@ -205,9 +205,9 @@ LEFT_OUT += ["test_util_dtlib", "test_util_pkl5", "test_util_pool", "test_util_s
 WHILE_SHORT = ["test_p2p_buf", "test_cco_buf", "test_comm", "test_request", "test_rma"]
 
 
-@every_second("mpi", "short")
+@every_second("mpi")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("short", [False, True], ids=["enough", "short"])
+@pytest.mark.parametrize("short", [pytest.param(False, marks=only_in_suites), True], ids=["enough", "short"])
 def test_mpi4py_suite(mpi, short, mpi4py_tests, tmp_path):
     python = BUILD / f"mpi/{mpi.name}/bin/python"
     chosen = [("-i", name) for name in WHILE_SHORT] if short else [("-e", name) for name in LEFT_OUT]
@@ -250,6 +250,7 @@ def test_pagerank_of_a_graph_larger_than_memory(mpi, engine, tmp_path):
     short.assert_paged(allocated * 4 // 5, budget)  # a part of what is allocated is never written, or zero
 
 
+@every_second("mpi")
 def test_pagerank_against_scipy(mpi, tmp_path):
     """The dependency graph of this machine's packages: PageRank as scipy's sparse matrices compute it."""
     import numpy

@@ -12,6 +12,7 @@ import pytest
 from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import hard_limit, machine
+from variants import only_in_suites
 
 
 def test_help_has_every_setting_and_only_those():
@@ -170,6 +171,7 @@ def test_public_header(tmp_path):
     assert headroom_run([program], tmp_path, memory="24M").output == "1 1 1\n"
 
 
+@only_in_suites  # it compiles everything once more
 def test_wheel_in_a_clean_environment(tmp_path):
     """`pip install .` where nothing of this checkout is known: the headers of MPI are fetched, the command works."""
     subprocess.run([BUILD / "venv/bin/python", "-m", "venv", tmp_path / "clean"], check=True)

@@ -5,9 +5,12 @@ import subprocess
 import pytest
 
 from conftest import ROOT, compile_program, environment, headroom_run
+from variants import every_second
 
 MIB = 1 << 20
 PUBLIC_HEADERS = f"-I{ROOT}/include"
+
+pytestmark = every_second("mpi")  # libraries hardly differ here
 
 
 def compile_sweep():

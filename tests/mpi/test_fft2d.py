@@ -23,8 +23,9 @@ def test_is_what_numpy_says(mpi, ranks, tmp_path):
     assert re.search(r"largest difference from numpy\.fft\.fft2: \d", run.output)
 
 
-def test_bigger_than_memory(mpi, tmp_path):
-    _, enough = fft2d(mpi, 3072, 2, tmp_path, memory="1G")
-    run, short = fft2d(mpi, 3072, 2, tmp_path, memory="256M")
+def test_bigger_than_memory(mpi, engine, tmp_path):
+    _, enough = fft2d(mpi, 2048, 2, tmp_path, memory="1G")
+    run, short = fft2d(mpi, 2048, 2, tmp_path, memory="128M", engine=engine)
     assert short == enough
+    assert run.engines() == {engine}
     assert run.short_of_memory and run.total("blocks_evicted") > 0 and run.total("bytes_read") > 0

@@ -29,12 +29,12 @@ def assert_direct(run, counts: list[int], ranks: int) -> None:
     ids=lambda value: getattr(value, "name", value),
 )
 def test_random_datatypes_in_collectives_and_windows(mpi, ranks, tmp_path):
-    run, counts = transfers(mpi, ranks, tmp_path, 1, 1_000_003 * ranks, 600 // ranks, memory="2G")
+    run, counts = transfers(mpi, ranks, tmp_path, 1, 1_000_003 * ranks, 400 // ranks, memory="2G")
     assert_direct(run, counts, ranks)
 
 
 def test_random_datatypes_in_collectives_and_windows_while_memory_is_short(mpi, short, tmp_path):
-    run, counts = transfers(mpi, short.ranks, tmp_path, short.each, 4711, 100 // short.ranks, **short.settings)
+    run, counts = transfers(mpi, short.ranks, tmp_path, short.each, 4711, 60 // short.ranks, **short.settings)
     assert_direct(run, counts, short.ranks)
     assert run.total("peers_asked_for_blocks") > 0
     short.assert_paged(run)

@@ -1,7 +1,9 @@
 /* Messages of every kind without end, each looked at, until one rank is killed by a timer, wherever it is then, or at a chosen
  * instruction. Arguments: the rank, microseconds or ROUND:INSTRUCTIONS (from the beginning of that round; x86-64 only),
- * mebibytes of buffer. Ends with status 77 and "wrong" if content is not what was sent. */
+ * mebibytes of buffer, and "threads" if another thread of each rank is to send meanwhile. Ends with status 77 and "wrong" if
+ * content is not what was sent. */
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,8 +58,23 @@ static void check(const unsigned char* buffer, int from, int round, int count) {
   }
 }
 
+/* What the other thread does. */
+static void* send_meanwhile(void* comm) {
+  const int to = (rank + 1) % size, from = (rank + size - 1) % size;
+  unsigned char *out = malloc(1 << 20), *in = malloc(1 << 20);
+  for (int round = 0;; ++round) {
+    const int count = round % 4 == 3 ? 1 << 20 : 40 << 2 * (round % 4);
+    fill(out, round, count);
+    MPI_Sendrecv(out, count, MPI_BYTE, to, 2, in, count, MPI_BYTE, from, 2, *(MPI_Comm*)comm, MPI_STATUS_IGNORE);
+    check(in, from, round, count);
+  }
+  return NULL;
+}
+
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  const int threads = argc > 4 && strcmp(argv[4], "threads") == 0;
+  int given;
+  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &given);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const int most = atoi(argv[3]) << 20;
@@ -66,6 +83,12 @@ int main(int argc, char** argv) {
   unsigned char *small_out = malloc(SMALL), *small_in = malloc(SMALL);       /* not */
   unsigned char* all = malloc((size_t)SMALL * (size_t)size);
   const int to = (rank + 1) % size, from = (rank + size - 1) % size;
+  MPI_Comm others;
+  MPI_Comm_dup(MPI_COMM_WORLD, &others);
+  pthread_t thread;
+  if (threads && pthread_create(&thread, NULL, send_meanwhile, &others) != 0) {
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == atoi(argv[1])) {
     signal(SIGALRM, die);
@@ -131,6 +154,15 @@ int main(int argc, char** argv) {
         check(received, round % size, round, count);
         memcpy(received, sent, (size_t)count);
         MPI_Allreduce(MPI_IN_PLACE, received, count, MPI_BYTE, MPI_BXOR, MPI_COMM_WORLD);
+        for (int i = 0; i < 20; ++i) { /* where ranks share processors, by a tally */
+          int sum = rank;
+          MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+          if (sum != size * (size - 1) / 2) {
+            fprintf(stderr, "wrong: a sum of %d\n", sum);
+            _exit(77);
+          }
+          MPI_Barrier(MPI_COMM_WORLD);
+        }
         continue;
       }
     }

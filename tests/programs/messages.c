@@ -2,6 +2,7 @@
    Prints "ok" and how many messages it received. usage: messages calls|types|order|errors|communicators PRESSURE_MIB [SEED
    COUNT [DISTANCE]] (calls: only each COUNTth combination; DISTANCE: to the rank that is sent to) */
 #include <stdint.h>
+#include <unistd.h>
 
 #include "messages_calls.h"
 #include "messages_job.h"
@@ -96,6 +97,9 @@ static void errors(void) {
       MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
       MPI_Ssend(out, 1 << 20, MPI_BYTE, to, 9, MPI_COMM_WORLD);
     } else {
+      if (i % 10 == 0) {
+        usleep(2000); /* the others are there by then */
+      }
       MPI_Ssend(out, 1 << 20, MPI_BYTE, to, 9, MPI_COMM_WORLD);
       MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     }
