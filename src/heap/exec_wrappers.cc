@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/system_calls.h"
@@ -52,7 +53,7 @@ size_t count_of(char* const* texts) {
 class TextsOutside {
  public:
   explicit TextsOutside(char* const* texts) : texts_(texts) {
-    if (texts != nullptr && pager::is_running()) {
+    if (texts != nullptr && (pager::is_running() || pager::is_forked_child())) {
       copy(count_of(texts));
     }
   }
@@ -100,57 +101,134 @@ class TextsOutside {
   bool has_all_ = true;
 };
 
-int become(const char* path, char* const* arguments, char* const* environment) {
-  heap::complete_children();
-  char* const paths[] = {const_cast<char*>(path), nullptr};
-  const TextsOutside outside(paths);
-  const TextsOutside arguments_outside(arguments);
-  const TextsOutside environment_outside(environment);
-  if (!outside.has_all() || !arguments_outside.has_all() || !environment_outside.has_all()) {
-    errno = ENOMEM;
-    return -1;
+/// Whether it surely cannot be executed; errno says why.
+bool is_refused(const char* path) {
+  if (faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) != 0) {
+    return errno == ENOENT || errno == ENOTDIR || errno == EACCES;
   }
-  // Limits that were lowered cannot always be raised again, so not for what will not be executed.
-  if (heap::has_kept_limits() && faccessat(AT_FDCWD, outside.get()[0], X_OK, AT_EACCESS) != 0) {
-    return -1;
-  }
-  const heap::LimitsInEffect limits;
-  return real_execve.get()(outside.get()[0], arguments_outside.get(), environment_outside.get());
+  struct stat known;
+  const bool is_folder = stat(path, &known) == 0 && S_ISDIR(known.st_mode);
+  errno = is_folder ? EACCES : 0;
+  return is_folder;
 }
 
-/// A script without an interpreter's name is the shell's, as execvp() has it.
-int become_or_shell(const char* path, char* const* arguments, char* const* environment) {
-  (void)become(path, arguments, environment);
-  if (errno != ENOEXEC) {
-    return -1;
+/// What a new program is given, none of it in evictable memory. All memory is taken before the first attempt: limits that were
+/// in effect for one may stay.
+class Execution {
+ public:
+  enum Kind { kProgram, kProgramOrScript };
+  Execution(char* const* arguments, char* const* environment, Kind kind)
+      : arguments_(arguments), environment_(environment), count_(count_of(arguments)) {
+    if (kind == kProgramOrScript) {
+      words_ = static_cast<char**>(base::reserve_memory(bytes_of_words()));
+    }
+    has_all_ = arguments_.has_all() && environment_.has_all() && (words_ != nullptr || kind == kProgram);
   }
-  const size_t count = count_of(arguments);
-  const uint64_t bytes = (count + 3) * sizeof *arguments;
-  auto* const words = static_cast<char**>(base::reserve_memory(bytes));
-  if (words == nullptr) {
-    errno = ENOMEM;
-    return -1;
+  ~Execution() {
+    if (words_ != nullptr) {
+      const int saved_errno = errno;
+      (void)base::system_call(SYS_munmap, words_, bytes_of_words());
+      errno = saved_errno;
+    }
   }
-  words[0] = const_cast<char*>("/bin/sh");
-  words[1] = const_cast<char*>(path);
-  for (size_t index = 1; index < count; ++index) {
-    words[index + 1] = arguments[index];
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
+
+  /// Returns only if it fails, with errno. `path` does not lie in evictable memory.
+  void attempt(const char* path) const { attempt(path, arguments_.get()); }
+
+  /// The same; a script without an interpreter's name is the shell's, as execvp() has it.
+  void attempt_or_shell(const char* path) const {
+    attempt(path);
+    if (errno == ENOEXEC && has_all_) {
+      words_[0] = const_cast<char*>("/bin/sh");
+      words_[1] = const_cast<char*>(path);
+      for (size_t index = 1; index < count_; ++index) {
+        words_[index + 1] = arguments_.get()[index];
+      }
+      attempt(words_[0], words_);
+    }
   }
-  (void)become(words[0], words, environment);
-  const int error = errno;
-  (void)base::system_call(SYS_munmap, words, bytes);
-  errno = error;
+
+  void attempt_descriptor(int file) const {
+    if (!has_all_) {
+      errno = ENOMEM;
+      return;
+    }
+    const heap::LimitsInEffect limits;
+    (void)real_fexecve.get()(file, arguments_.get(), environment_.get());
+  }
+
+ private:
+  [[nodiscard]] uint64_t bytes_of_words() const { return (count_ + 3) * sizeof(char*); }
+
+  void attempt(const char* path, char* const* arguments) const {
+    if (!has_all_) {
+      errno = ENOMEM;
+      return;
+    }
+    // Limits that were lowered cannot always be raised again, so not for what will not be executed.
+    if (heap::has_kept_limits() && is_refused(path)) {
+      return;
+    }
+    const heap::LimitsInEffect limits;
+    (void)real_execve.get()(path, arguments, environment_.get());
+  }
+
+  TextsOutside arguments_;
+  TextsOutside environment_;
+  size_t count_;
+  char** words_ = nullptr;
+  bool has_all_ = false;
+};
+
+/// A path, or a copy of it outside evictable memory; nullptr, with errno, if there was no memory for that.
+class PathOutside {
+ public:
+  explicit PathOutside(const char* path) : texts_{const_cast<char*>(path), nullptr}, outside_(texts_) {}
+  [[nodiscard]] const char* get() const {
+    errno = outside_.has_all() ? errno : ENOMEM;
+    return outside_.has_all() ? outside_.get()[0] : nullptr;
+  }
+
+ private:
+  char* const texts_[2];
+  TextsOutside outside_;
+};
+
+int become(const char* path, char* const* arguments, char* const* environment) {
+  heap::complete_children();
+  const Execution execution(arguments, environment, Execution::kProgram);
+  if (const PathOutside outside(path); outside.get() != nullptr || path == nullptr) {
+    execution.attempt(outside.get());
+  }
   return -1;
 }
 
-int search_and_become(const char* name, char* const* arguments, char* const* environment) {
-  if (strchr(name, '/') != nullptr || *name == 0) {
-    return *name != 0 ? become_or_shell(name, arguments, environment) : become(name, arguments, environment);
+int search_and_become(const char* file, char* const* arguments, char* const* environment) {
+  heap::complete_children();
+  const Execution execution(arguments, environment, Execution::kProgramOrScript);
+  const PathOutside outside(file);
+  const char* name = outside.get();
+  if (name == nullptr) {
+    return -1;
+  }
+  if (*name == 0) {
+    errno = ENOENT;
+    return -1;
+  }
+  if (strchr(name, '/') != nullptr) {
+    execution.attempt_or_shell(name);
+    return -1;
+  }
+  const size_t length = strlen(name);
+  if (length > NAME_MAX) {
+    errno = ENAMETOOLONG;
+    return -1;
   }
   const char* path = getenv("PATH");
   path = path != nullptr ? path : "/bin:/usr/bin";
-  const size_t length = strlen(name);
-  int error = ENOENT;
+  bool is_denied = false;
   for (bool more = true; more;) {
     const size_t folder = strcspn(path, ":");
     char whole[PATH_MAX];
@@ -158,17 +236,18 @@ int search_and_become(const char* name, char* const* arguments, char* const* env
       memcpy(whole, path, folder);
       whole[folder] = '/';
       memcpy(whole + folder + (folder > 0 ? 1 : 0), name, length + 1);
-      (void)become_or_shell(whole, arguments, environment);
-      if (errno == EACCES) {
-        error = EACCES;  // there may be another further on, but if not, it is what is said
-      } else if (errno != ENOENT && errno != ENOTDIR && errno != ESTALE && errno != ENODEV && errno != ETIMEDOUT) {
+      execution.attempt_or_shell(whole);
+      is_denied = is_denied || errno == EACCES;
+      if (errno != EACCES && errno != ENOENT && errno != ENOTDIR && errno != ESTALE && errno != ENODEV && errno != ETIMEDOUT) {
         return -1;
       }
+    } else {
+      errno = ENOENT;
     }
     more = path[folder] == ':';
     path += folder + 1;
   }
-  errno = error;
+  errno = is_denied ? EACCES : errno;  // there may have been another further on; if not, this is what is said
   return -1;
 }
 
@@ -186,14 +265,8 @@ HEADROOM_EXPORT int execvp(const char* file, char* const arguments[]) noexcept {
 }
 HEADROOM_EXPORT int fexecve(int file, char* const arguments[], char* const environment[]) noexcept {
   heap::complete_children();
-  const TextsOutside arguments_outside(arguments);
-  const TextsOutside environment_outside(environment);
-  if (!arguments_outside.has_all() || !environment_outside.has_all()) {
-    errno = ENOMEM;
-    return -1;
-  }
-  const heap::LimitsInEffect limits;
-  return real_fexecve.get()(file, arguments_outside.get(), environment_outside.get());
+  Execution(arguments, environment, Execution::kProgram).attempt_descriptor(file);
+  return -1;
 }
 HEADROOM_EXPORT int execl(const char* path, const char* first, ...) noexcept {
   const char* words[kMostArguments];

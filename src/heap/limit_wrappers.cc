@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "heap/held_arguments.h"
@@ -23,7 +25,7 @@ HEADROOM_REAL(prlimit);
 struct KeptLimit {
   int which;
   const char* name;
-  bool set;
+  std::atomic<bool> set;  // released once `limit` is there
   rlimit limit;
 };
 KeptLimit kept[2] = {{RLIMIT_AS, "RLIMIT_AS (ulimit -v)", false, {}}, {RLIMIT_FSIZE, "RLIMIT_FSIZE (ulimit -f)", false, {}}};
@@ -68,8 +70,8 @@ int change_kept(KeptLimit& limit, const rlimit* wanted, rlimit* before) {
         return -1;
       }
     }
-    limit.set = true;
     limit.limit = *wanted;
+    limit.set.store(true, std::memory_order_release);
   }
   if (before != nullptr) {
     *before = now;
@@ -91,7 +93,7 @@ int change(pid_t pid, int which, const rlimit* wanted, rlimit* before) {
 
 namespace headroom::heap {
 
-bool has_kept_limits() { return kept[0].set || kept[1].set; }
+bool has_kept_limits() { return kept[0].set.load(std::memory_order_acquire) || kept[1].set.load(std::memory_order_acquire); }
 
 LimitsInEffect::LimitsInEffect() {
   if (!has_kept_limits()) {
@@ -102,14 +104,16 @@ LimitsInEffect::LimitsInEffect() {
       base::log_warning("what is executed by a thread whose stack may be moved to storage does not have this program's limits");
       return;
     }
-    pager::stand_still();
+    asker_ = pager::stand_still();
     stands_still_ = true;
   }
   for (int index = 0; index < 2; ++index) {
     Change& change = changes_[index];
-    change.after = kept[index].limit;
-    change.done = kept[index].set &&
-                  real_prlimit.get()(0, static_cast<__rlimit_resource>(kept[index].which), &change.after, &change.before) == 0;
+    if (kept[index].set.load(std::memory_order_acquire)) {
+      const auto which = static_cast<__rlimit_resource>(kept[index].which);
+      change.after = kept[index].limit;
+      change.done = real_prlimit.get()(0, which, &change.after, &change.before) == 0;
+    }
   }
 }
 
@@ -125,7 +129,7 @@ LimitsInEffect::~LimitsInEffect() {
     }
   }
   if (stands_still_) {
-    pager::go_on();
+    pager::go_on(asker_);
   }
   errno = saved_errno;
 }

@@ -3,6 +3,8 @@
 
 #include <sys/resource.h>
 
+#include <cstdint>
+
 namespace headroom::heap {
 
 /// Whether there are any.
@@ -26,6 +28,7 @@ class LimitsInEffect {
   };
   Change changes_[2] = {};
   bool stands_still_ = false;
+  uint32_t asker_ = 0;
 };
 
 }  // namespace headroom::heap

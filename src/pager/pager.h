@@ -186,11 +186,11 @@ void after_fork_in_child();
 /// True in a forked child that has a copy of its parent's evictable memory.
 bool is_forked_child();
 
-/// Nothing is written, nor anything absent served, from here until go_on(). Only for a moment in which the asking thread
-/// touches no evictable memory, nor the kernel for it; after two seconds the pager goes on by itself. Async-signal-safe; a
-/// second thread that asks waits for the first.
-void stand_still();
-void go_on();
+/// Nothing is written, nor anything absent served, from here until go_on() with what this returns. Only for a moment in which
+/// the asking thread touches no evictable memory, nor the kernel for it; after two seconds the pager goes on by itself.
+/// Async-signal-safe; a second thread that asks waits for the first.
+uint32_t stand_still();
+void go_on(uint32_t asker);
 
 /// Called at the orderly end of the process: nothing that others need is lost with it.
 void prepare_to_leave();

@@ -32,9 +32,9 @@ void arm_and_tell() {
   tell_of_change();
 }
 
-std::atomic<uint32_t> stands_still{0};  // futex
+std::atomic<uint32_t> stands_still_for{0};  // futex; the number of who asked for it
 
-void stand_still_for(Request& request) {
+void stand_still_for_asker(Request& request) {
   while (state.store->in_flight() > 0) {
     if (!collect_transfer()) {
       pollfd wanted = {state.store->descriptor(), POLLIN, 0};
@@ -43,10 +43,11 @@ void stand_still_for(Request& request) {
   }
   constexpr int64_t kLongestNs = 2'000'000'000;  // a signal handler of the asker's may need what is on storage
   const uint64_t since = base::monotonic_ns();
-  stands_still.store(1, std::memory_order_relaxed);
+  const auto asker = static_cast<uint32_t>(request.count);
+  stands_still_for.store(asker, std::memory_order_relaxed);
   finish(request);
-  while (stands_still.load(std::memory_order_acquire) != 0 && base::monotonic_ns() - since < kLongestNs) {
-    base::futex_wait(&stands_still, 1, kLongestNs, false);
+  while (stands_still_for.load(std::memory_order_acquire) == asker && base::monotonic_ns() - since < kLongestNs) {
+    base::futex_wait(&stands_still_for, asker, kLongestNs, false);
   }
 }
 
@@ -75,7 +76,7 @@ void serve_request(Request& request) {
       finish(request, prepare_fork());
       return;
     case RequestKind::kStandStill:
-      stand_still_for(request);
+      stand_still_for_asker(request);
       return;
     case RequestKind::kComplete:
       complete_children();
@@ -273,15 +274,19 @@ void* pager_thread(void*) {
 
 }  // namespace
 
-void stand_still() {
+uint32_t stand_still() {
+  static std::atomic<uint32_t> askers{0};
   Request request = {};
   request.kind = RequestKind::kStandStill;
+  request.count = askers.fetch_add(1, std::memory_order_relaxed) + 1;
   perform(request);
+  return static_cast<uint32_t>(request.count);
 }
 
-void go_on() {
-  stands_still.store(0, std::memory_order_release);
-  base::futex_wake(&stands_still, 1, false);
+void go_on(uint32_t asker) {
+  if (stands_still_for.compare_exchange_strong(asker, 0, std::memory_order_release, std::memory_order_relaxed)) {
+    base::futex_wake(&stands_still_for, 1, false);
+  }
 }
 
 void call_when_changed(void (*function)()) { when_changed.store(function, std::memory_order_release); }

@@ -246,11 +246,13 @@ static void limits(void) {
     failing_executions();
     map = mmap(NULL, 64 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(map != MAP_FAILED && munmap(map, 64 << 20) == 0);
+    unsetenv("LD_PRELOAD");
+    char *shell = strcpy(piece(3), "/bin/sh"), *command = piece(4);
+    strcpy(command, index == 0 ? "test $(ulimit -v) = 16384" : "test $(ulimit -f) = 32768");
+    press();
     const pid_t child = fork();
-    if (child == 0) {
-      unsetenv("LD_PRELOAD");
-      execl(strcpy(piece(3), "/bin/sh"), "sh", "-c", index == 0 ? "test $(ulimit -v) = 16384" : "test $(ulimit -f) = 32768",
-            NULL);
+    if (child == 0) { /* which has not touched what it gives, so it is not there yet */
+      execl(shell, "sh", "-c", command, NULL);
       _exit(9);
     }
     int status = 0;

@@ -216,10 +216,12 @@ TEST_P(EveryEngine, WhatIsInUseStays) {
   ASSERT_EQ(array[5], expected(5, 1));
   arena::BlockWord& first = word_of(arena::block_of(reinterpret_cast<uintptr_t>(start) - partition().base));
   const uint64_t touched = counted(Counter::kFaultsProbation);
-  for (uint64_t round = 0; round < 5; ++round) {
-    if (round == 1) {  // in the first, what was filled is still being written, and the block may be part of that
-      first.fetch_and(~(arena::kOutOnce | arena::kOutTwice));
-    }
+  constexpr uint64_t kRounds = 8;
+  uint64_t rounds_left = 0;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    // In the first, what was filled is still being written, and the block may be part of that.
+    const bool left = (first.fetch_and(~(arena::kOutOnce | arena::kOutTwice)) & (arena::kOutOnce | arena::kOutTwice)) != 0;
+    rounds_left += round > 1 && left ? 1 : 0;
     for (uint64_t word = kArray / 8 - kWords; word > 0; word -= kWords) {
       for (uint64_t page = 0; page < arena::kBlockBytes; page += arena::kPageBytes) {
         array[word + page / 8] = expected(word + page / 8, 1);
@@ -228,7 +230,7 @@ TEST_P(EveryEngine, WhatIsInUseStays) {
     }
   }
   EXPECT_GT(counted(Counter::kFaultsProbation), touched);
-  EXPECT_EQ(first.load() & arena::kOutTwice, 0U);  // first in, first out takes it away once a round
+  EXPECT_LT(rounds_left, kRounds / 2);  // first in, first out takes it away once a round
 }
 
 TEST_P(EveryEngine, ZerosAreNotStored) {
