@@ -185,15 +185,16 @@ class Execution {
 /// A path, or a copy of it outside evictable memory; nullptr, with errno, if there was no memory for that.
 class PathOutside {
  public:
-  explicit PathOutside(const char* path) : texts_{const_cast<char*>(path), nullptr}, outside_(texts_) {}
+  explicit PathOutside(const char* path) : path_(const_cast<char*>(path)) {}
   [[nodiscard]] const char* get() const {
     errno = outside_.has_all() ? errno : ENOMEM;
     return outside_.has_all() ? outside_.get()[0] : nullptr;
   }
 
  private:
-  char* const texts_[2];
-  TextsOutside outside_;
+  char* path_;
+  char* const texts_[2] = {path_, nullptr};
+  TextsOutside outside_{texts_};
 };
 
 int become(const char* path, char* const* arguments, char* const* environment) {
