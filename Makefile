@@ -2,7 +2,7 @@
 #
 #   make build   the command (build/venv/bin/headroom) and the MPI libraries (build/mpi/mpich, build/mpi/openmpi)
 #   make demo    the main job: an MPI PageRank bigger than its memory
-#   make check   all tests
+#   make check   the tests; of the products of MPI library and engine every second one
 #   make suites  every variant of every test, and MPICH's own test programs in full: hours (make check runs some of them)
 #   make lint    formatting, static analysis, generated docs; LINT=--without-analyzer leaves out what takes longest
 #   make bench   ratios measured side by side on this machine
