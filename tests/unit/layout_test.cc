@@ -166,7 +166,7 @@ TEST_F(Copies, RandomLayoutsByteForByte) {
 /// Matrices of pieces of all lengths, read along rows or columns on either side, as one element or as one element a column.
 TEST_F(Copies, MatricesThatAreTurnedRound) {
   for (int round = 0; round < 400; ++round) {
-    const std::array<uint64_t, 12> lengths = {1, 4, 8, 12, 16, 24, 32, 40, 64, 100, 128, 256};
+    const std::array<uint64_t, 15> lengths = {1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 100, 128, 256};
     const uint64_t piece = lengths[random() % lengths.size()];
     const uint64_t rows = 1 + random() % 40;
     const uint64_t columns = 1 + random() % 40;
