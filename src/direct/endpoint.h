@@ -52,7 +52,8 @@ struct Root {
 struct Sending {
   RecordHeader* record = nullptr;  // with its transfer
   Content content = {};
-  Span held = {};  // bytes 0: nothing is held
+  Span held = {};           // bytes 0: nothing is held
+  uint64_t held_bytes = 0;  // of blocks that it lies in
   bool synchronous = false;
   bool cancelled = false;
   bool streams = false;

@@ -124,11 +124,12 @@ bool Endpoint::share_pieces(RecordHeader* record, const Content& from, const Con
   const Span span = span_of(to);
   uint64_t offset = 0;
   // Among several threads, all that are at it together hold no more than one may.
-  const uint64_t others_fill = filled_bytes_.fetch_add(span.bytes, std::memory_order_relaxed);
-  const bool held = (!pager::is_armed() || others_fill + span.bytes <= pager::largest_hold()) &&
+  const uint64_t filled = pager::bytes_of_hold(span.begin, span.bytes);
+  const uint64_t others_fill = filled_bytes_.fetch_add(filled, std::memory_order_relaxed);
+  const bool held = (!pager::is_armed() || others_fill + filled <= pager::largest_optional_hold()) &&
                     pager::hold_for_peer(span.begin, span.bytes, true, offset);
   if (!held) {
-    filled_bytes_.fetch_sub(span.bytes, std::memory_order_relaxed);
+    filled_bytes_.fetch_sub(filled, std::memory_order_relaxed);
   }
   if (!held && (member == session_->index || pager::overlaps(span.begin, span.bytes) || !suits_attaching(to) ||
                 !root_of(member).attaches_to[session_->index].load(std::memory_order_acquire))) {
@@ -155,7 +156,7 @@ bool Endpoint::share_pieces(RecordHeader* record, const Content& from, const Con
   }
   if (held) {
     pager::drop_hold(span.begin, span.bytes, true);
-    filled_bytes_.fetch_sub(span.bytes, std::memory_order_relaxed);
+    filled_bytes_.fetch_sub(filled, std::memory_order_relaxed);
   }
   return true;
 }

@@ -85,7 +85,8 @@ void gather(char* to, const Content& content) {
 /// Lets the receiver read the content where it is.
 bool Endpoint::offer(Sending& sending) {
   const Span span = span_of(sending.content);
-  if (pager::is_armed() && held_bytes_ + span.bytes > pager::largest_hold()) {
+  const uint64_t held_bytes = pager::bytes_of_hold(span.begin, span.bytes);
+  if (pager::is_armed() && held_bytes_ + held_bytes > pager::largest_optional_hold()) {
     return false;
   }
   uint64_t offset = 0;
@@ -93,7 +94,8 @@ bool Endpoint::offer(Sending& sending) {
     return false;
   }
   sending.held = span;
-  held_bytes_ += span.bytes;
+  sending.held_bytes = held_bytes;
+  held_bytes_ += held_bytes;
   Transfer& transfer = transfer_of(sending.record);
   transfer.address =
       reinterpret_cast<char*>(arena::partition_base(session_->index) + offset) + (sending.content.address - span.begin);
@@ -373,7 +375,7 @@ bool Endpoint::is_over(Sending* sending) {
   }
   if (sending->held.bytes > 0) {
     pager::drop_hold(sending->held.begin, sending->held.bytes, false);
-    held_bytes_ -= sending->held.bytes;
+    held_bytes_ -= sending->held_bytes;
   }
   if (sending->streams) {
     end_stream(*sending);

@@ -69,18 +69,56 @@ inline bool may_read_on(int file) {
   return fstat(file, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
 }
 
-/// Transfers a buffer in pieces that may be held. A piece that comes back short ends it, as a short transfer would.
-template <typename Call>
-ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call call) {
+/// Whether buffers that keep so much in memory may be held together: each hold may have a block more than it fills.
+inline bool may_hold(size_t bytes) { return bytes <= largest_hold() + arena::kBlockBytes; }
+
+/// What holds of several buffers keep in memory together, in bytes: blocks as a whole, and one that a buffer shares with the
+/// buffer before it once.
+class HeldTogether {
+ public:
+  size_t with(const iovec& vector) {
+    if (vector.iov_len > 0 && is_ours(vector.iov_base, vector.iov_len)) {
+      const auto begin = reinterpret_cast<uintptr_t>(vector.iov_base);
+      const uintptr_t first = begin / arena::kBlockBytes;
+      const uintptr_t last = (begin + vector.iov_len - 1) / arena::kBlockBytes;
+      bytes_ += (last - first + (first == last_ ? 0 : 1)) * arena::kBlockBytes;
+      last_ = last;
+    }
+    return bytes_;
+  }
+
+ private:
+  size_t bytes_ = 0;
+  uintptr_t last_ = 0;
+};
+
+/// How many bytes the process's calls hold that transfer in pieces. They may wait for a peer of theirs for long.
+inline std::atomic<size_t> held_in_pieces{0};
+
+/// How long the next piece is, of `left` bytes: all threads' together are what one may hold; but a datagram, which must go as a
+/// whole, fits into any.
+inline size_t next_piece(size_t left) {
+  const size_t most = largest_hold();
+  const size_t others = held_in_pieces.load(std::memory_order_relaxed);
+  const size_t free = others < most ? most - others : 0;
+  const size_t piece = free > arena::kBlockBytes ? free : arena::kBlockBytes;
+  return left < piece ? left : piece;
+}
+
+/// Transfers a buffer in pieces that may be held. A piece that comes back short ends it, as a short transfer would, and so does
+/// `may_go_on()`, asked when there is more.
+template <typename Call, typename MayGoOn>
+ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call call, MayGoOn may_go_on) {
   size_t done = 0;
   do {
-    const size_t most = largest_hold();
-    const size_t piece = bytes - done < most ? bytes - done : most;
     const char* at = static_cast<const char*>(buffer) + done;
+    const size_t piece = next_piece(bytes - done);
+    held_in_pieces.fetch_add(piece, std::memory_order_relaxed);
     hold(at, piece, kernel_writes);
     const ssize_t result = call(const_cast<char*>(at), piece, done);
     const int saved_errno = errno;
     drop_hold(at, piece, kernel_writes);
+    held_in_pieces.fetch_sub(piece, std::memory_order_relaxed);
     errno = saved_errno;
     if (result < 0) {
       return done > 0 ? static_cast<ssize_t>(done) : result;
@@ -89,8 +127,13 @@ ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call cal
     if (static_cast<size_t>(result) < piece) {
       break;
     }
-  } while (done < bytes);
+  } while (done < bytes && may_go_on());
   return static_cast<ssize_t>(done);
+}
+
+template <typename Call>
+ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call call) {
+  return in_pieces(buffer, bytes, kernel_writes, call, [] { return true; });
 }
 
 /// Holds the vectors' buffers for one call; a message must go as a whole, so there are no pieces.
@@ -123,10 +166,9 @@ class VectorHold {
 
 /// How many of the vectors, counted from the first, may be held together; at least one.
 inline int holdable(const iovec* vectors, int count) {
-  size_t bytes = 0;
+  HeldTogether held;
   for (int index = 0; index < count; ++index) {
-    bytes += is_ours(vectors[index].iov_base, vectors[index].iov_len) ? vectors[index].iov_len : 0;
-    if (bytes > largest_hold() && index > 0) {
+    if (!may_hold(held.with(vectors[index])) && index > 0) {
       return index;
     }
   }
@@ -140,9 +182,10 @@ inline iovec shortened(const iovec& vector) {
 }
 
 inline size_t held_bytes(const iovec* vectors, int count) {
+  HeldTogether held;
   size_t bytes = 0;
   for (int index = 0; index < count; ++index) {
-    bytes += is_ours(vectors[index].iov_base, vectors[index].iov_len) ? vectors[index].iov_len : 0;
+    bytes = held.with(vectors[index]);
   }
   return bytes;
 }

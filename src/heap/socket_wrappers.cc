@@ -59,7 +59,7 @@ unsigned holdable_messages(const mmsghdr* messages, unsigned count) {
   for (unsigned index = 0; index < count; ++index) {
     const msghdr& message = messages[index].msg_hdr;
     bytes += heap::held_bytes(message.msg_iov, static_cast<int>(message.msg_iovlen));
-    if (bytes > 0 && index > 0 && (bytes > largest_hold() || index >= kMostMessages)) {
+    if (bytes > 0 && index > 0 && (!heap::may_hold(bytes) || index >= kMostMessages)) {
       return index;
     }
   }
@@ -108,7 +108,7 @@ bool may_be_held(const msghdr& message) {
     return true;  // the kernel refuses it
   }
   const size_t bytes = heap::held_bytes(message.msg_iov, static_cast<int>(message.msg_iovlen));
-  return bytes == 0 || bytes <= largest_hold();  // a process without evictable memory may have no pager to ask
+  return bytes == 0 || heap::may_hold(bytes);  // a process without evictable memory may have no pager to ask
 }
 
 /// A message's buffers, a part at a time: parts are as large as what may be held.
@@ -121,10 +121,15 @@ class Parts {
     size_t bytes = 0;
     size_t filled = 0;
     const size_t most = largest_hold();
+    heap::HeldTogether held;
     while (index_ < count_ && bytes < most) {
       const size_t left = vectors_[index_].iov_len - used_;
       const size_t piece = left < most - bytes ? left : most - bytes;
-      part_[filled++] = {static_cast<char*>(vectors_[index_].iov_base) + used_, piece};
+      part_[filled] = {static_cast<char*>(vectors_[index_].iov_base) + used_, piece};
+      if (!heap::may_hold(held.with(part_[filled])) && filled > 0) {
+        break;
+      }
+      ++filled;
       bytes += piece;
       used_ += piece;
       if (used_ == vectors_[index_].iov_len) {

@@ -103,10 +103,11 @@ HEADROOM_EXPORT int puts(const char* text) {
   return result;
 }
 
-/// A stream's buffer is the C library's to pass to the kernel at any time: it stays resident.
+/// A stream's buffer is the C library's to pass to the kernel at any time: it stays resident. If that is too much, the stream
+/// has a buffer of the C library's own: which one it is the program cannot tell.
 HEADROOM_EXPORT int setvbuf(FILE* stream, char* buffer, int mode, size_t bytes) {
-  if (buffer != nullptr && is_ours(buffer, bytes) && !pager::is_forked_child()) {
-    pager::pin(buffer, bytes);
+  if (buffer != nullptr && is_ours(buffer, bytes) && !pager::is_forked_child() && !pager::try_pin(buffer, bytes)) {
+    buffer = nullptr;
   }
   return real_setvbuf.get()(stream, buffer, mode, bytes);
 }

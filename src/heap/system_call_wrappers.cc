@@ -30,7 +30,7 @@ ssize_t vectored(const iovec* vectors, int count, bool kernel_writes, Whole whol
   if (ours == 0) {
     return whole();
   }
-  if (ours <= largest_hold()) {
+  if (heap::may_hold(ours)) {
     const VectorHold held(vectors, static_cast<size_t>(count), kernel_writes);
     return whole();
   }
@@ -80,8 +80,9 @@ HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
   if (!is_ours(buffer, bytes)) {
     return real_read.get()(file, buffer, bytes);
   }
-  const size_t most = bytes > largest_hold() && !may_read_on(file) ? largest_hold() : bytes;
-  return in_pieces(buffer, most, true, [=](char* at, size_t piece, size_t) { return real_read.get()(file, at, piece); });
+  return in_pieces(
+      buffer, bytes, true, [=](char* at, size_t piece, size_t) { return real_read.get()(file, at, piece); },
+      [=] { return may_read_on(file); });
 }
 
 HEADROOM_EXPORT ssize_t write(int file, const void* buffer, size_t bytes) {
@@ -157,6 +158,62 @@ HEADROOM_EXPORT ssize_t pwritev64(int file, const iovec* vectors, int count, off
   return pwritev(file, vectors, count, offset);
 }
 
+/// What vectors say, a part at a time.
+class VectorParts {
+ public:
+  VectorParts(const iovec* vectors, unsigned long count) : vectors_(vectors), count_(count) {}
+  /// What is left of the vector that is next; bytes 0 at the end.
+  iovec rest() {
+    while (index_ < count_ && used_ == vectors_[index_].iov_len) {
+      ++index_;
+      used_ = 0;
+    }
+    return index_ == count_ ? iovec{nullptr, 0}
+                            : iovec{static_cast<char*>(vectors_[index_].iov_base) + used_, vectors_[index_].iov_len - used_};
+  }
+  void skip(size_t bytes) { used_ += bytes; }
+
+ private:
+  const iovec* vectors_;
+  unsigned long count_;
+  unsigned long index_ = 0;
+  size_t used_ = 0;
+};
+
+/// Pieces of both sides for one call: near each other at the other side, and together no more than may be held.
+struct RemotePart {
+  static constexpr size_t kMost = 64;
+
+  /// False if there is nothing, or it belongs to another part.
+  bool add(const iovec& source, const iovec& target) {
+    const size_t most = largest_hold();
+    size_t piece = source.iov_len < target.iov_len ? source.iov_len : target.iov_len;
+    const size_t room = bytes < most ? most - bytes : 0;
+    piece = piece < room ? piece : room;
+    const auto first = reinterpret_cast<uint64_t>(target.iov_base);
+    const uint64_t new_begin = first < begin ? first : begin;
+    const uint64_t new_end = first + piece > end ? first + piece : end;
+    if (piece == 0 || count == kMost || (count > 0 && new_end - new_begin > most)) {
+      return false;
+    }
+    local[count] = {source.iov_base, piece};
+    remote[count] = {target.iov_base, piece};
+    ++count;
+    bytes += piece;
+    begin = new_begin;
+    end = new_end;
+    return true;
+  }
+  [[nodiscard]] size_t last_bytes() const { return local[count - 1].iov_len; }
+
+  iovec local[kMost];
+  iovec remote[kMost];
+  unsigned long count = 0;
+  size_t bytes = 0;
+  uint64_t begin = UINT64_MAX;
+  uint64_t end = 0;
+};
+
 /// Writing another process's memory: its pager must not take a block away between our write and its write-out (the write
 /// does not pass through its page tables). It looks for our mark after it has protected a block (pager/eviction.cc).
 HEADROOM_EXPORT ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigned long local_count, const iovec* remote,
@@ -164,24 +221,43 @@ HEADROOM_EXPORT ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigne
   if (!pager::is_running()) {
     return real_process_vm_writev.get()(pid, local, local_count, remote, remote_count, flags);
   }
-  // The mark has room for one call of a process; threads take turns.
+  if (local_count > IOV_MAX || remote_count > IOV_MAX) {
+    errno = EINVAL;
+    return -1;
+  }
+  // The mark has room for one call of a process; threads take turns. In parts, since what is marked does not leave, and the
+  // writing may need room there.
   static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&one_at_a_time);
   node::Member& self = *pager::session().self;
-  uint64_t begin = UINT64_MAX;
-  uint64_t end = 0;
-  for (unsigned long index = 0; index < remote_count; ++index) {
-    const auto first = reinterpret_cast<uint64_t>(remote[index].iov_base);
-    begin = first < begin ? first : begin;
-    end = first + remote[index].iov_len > end ? first + remote[index].iov_len : end;
+  VectorParts from(local, local_count);
+  VectorParts to(remote, remote_count);
+  ssize_t result = 0;
+  for (;;) {
+    RemotePart part;
+    while (part.add(from.rest(), to.rest())) {
+      from.skip(part.last_bytes());
+      to.skip(part.last_bytes());
+    }
+    if (part.bytes == 0 && result > 0) {
+      break;
+    }
+    self.remote_write_begin.store(part.begin, std::memory_order_relaxed);
+    self.remote_write_end.store(part.end, std::memory_order_relaxed);
+    std::atomic<int32_t>& mark = self.remote_write_target;
+    // seq_cst: pairs with the pager's look in is_written_remotely(); either it sees the mark or we meet its protection.
+    mark.store(pid, std::memory_order_seq_cst);
+    const ssize_t written = real_process_vm_writev.get()(pid, part.local, part.count, part.remote, part.count, flags);
+    mark.store(0, std::memory_order_release);
+    if (written < 0) {
+      result = result > 0 ? result : written;
+      break;
+    }
+    result += written;
+    if (static_cast<size_t>(written) < part.bytes || part.bytes == 0) {
+      break;
+    }
   }
-  self.remote_write_begin.store(begin, std::memory_order_relaxed);
-  self.remote_write_end.store(end, std::memory_order_relaxed);
-  std::atomic<int32_t>& mark = self.remote_write_target;
-  // seq_cst: pairs with the pager's look in is_written_remotely(); either it sees the mark or we meet its protection.
-  mark.store(pid, std::memory_order_seq_cst);
-  const ssize_t result = real_process_vm_writev.get()(pid, local, local_count, remote, remote_count, flags);
-  mark.store(0, std::memory_order_release);
   pthread_mutex_unlock(&one_at_a_time);
   return result;
 }

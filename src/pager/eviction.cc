@@ -210,6 +210,7 @@ bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth 
 int64_t evict_now(int64_t bytes, uint32_t& without_room) {
   int64_t leaving = 0;
   uint64_t to_look_at = state.resident.count();
+  state.resident.begin_looking();
   while (leaving < bytes && to_look_at-- > 0) {
     hide_some();
     const uint32_t block = state.resident.next_victim();

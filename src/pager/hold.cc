@@ -15,6 +15,8 @@ namespace {
 using namespace arena;
 
 constexpr int64_t kHoldPart = 6;
+constexpr int64_t kLeastBesidePins = 8 * int64_t{kBlockBytes};
+constexpr int64_t kLeastToHoldOf = 12 * int64_t{kBlockBytes};
 
 std::atomic<uint64_t> pinned_bytes{0};
 
@@ -80,17 +82,34 @@ void keep(const void* address, uint64_t bytes, uint64_t bit) {
 
 }  // namespace
 
-uint64_t largest_hold() {
+uint64_t bytes_of_hold(const void* address, uint64_t bytes) {
+  uint64_t used = 0;
+  return bytes == 0 ? 0 : blocks_of(reinterpret_cast<uintptr_t>(address), bytes, used).count * kBlockBytes;
+}
+
+namespace {
+
+/// What this rank may have of blocks that can leave.
+int64_t evictable_share() {
   const node::Ledger& ledger = *session().ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
-  // Every rank may hold one range of its own and one of another's, each with a block more than it has whole: all of these
-  // together must leave room, or everybody waits for everybody.
-  const int64_t share =
-      (ledger.budget / (alive > 0 ? alive : 1) - session().self->other_bytes.load(std::memory_order_relaxed)) / kHoldPart;
+  return ledger.budget / (alive > 0 ? alive : 1) - session().self->other_bytes.load(std::memory_order_relaxed) -
+         static_cast<int64_t>(pinned_bytes.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+uint64_t largest_hold() {
+  // Every rank may hold so much of its own for those who fetch it, so much for those who fill it, and one range of its own and
+  // one of another's, each with a block more than it has whole: all of these together must leave room beside what is pinned, or
+  // everybody waits for everybody.
+  const int64_t share = evictable_share() / kHoldPart;
   constexpr int64_t kMost = 16 << 20;
   const int64_t bytes = share < kMost ? share : kMost;
   return bytes > static_cast<int64_t>(kBlockBytes) ? static_cast<uint64_t>(bytes) / kBlockBytes * kBlockBytes : kBlockBytes;
 }
+
+uint64_t largest_optional_hold() { return evictable_share() < kLeastToHoldOf ? 0 : largest_hold(); }
 
 void hold(const void* address, uint64_t bytes, bool write) {
   trace::count(trace::Counter::kHolds);
@@ -129,13 +148,17 @@ bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& of
 
 namespace {
 
-/// What may be pinned in all: half of what blocks can have. What lies outside the arena is measured once memory is short.
+/// What may be pinned in all: half of what blocks can have, and what leaves room for the holds that cannot be done without.
+/// What lies outside the arena is measured once memory is short.
 uint64_t pin_limit() {
   const node::Ledger& ledger = *session().ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
   const int64_t share = ledger.budget / (alive > 0 ? alive : 1);
   const int64_t other = is_armed() ? session().self->other_bytes.load(std::memory_order_relaxed) : share / 2;
-  return static_cast<uint64_t>((share - other) / 2);
+  const int64_t half = (share - other) / 2;
+  const int64_t rest = share - other - kLeastBesidePins;
+  const int64_t limit = half < rest ? half : rest;
+  return limit > 0 ? static_cast<uint64_t>(limit) : 0;
 }
 
 bool try_keep(const void* address, uint64_t bytes, uint64_t bit) {

@@ -153,8 +153,12 @@ void will_overwrite(const void* address, uint64_t bytes);
 /// each block.
 void will_fill(const void* address, uint64_t bytes);
 
-/// The largest range that a caller should hold at one time, in bytes.
+/// The most that a caller should hold at one time, in bytes: as bytes_of_hold() counts them, or one range of so many.
 uint64_t largest_hold();
+/// The most that may be held of what could as well be copied, in all: nothing where there is hardly room for what cannot.
+uint64_t largest_optional_hold();
+/// What a hold of the part of [address, address + bytes) that lies in one view keeps in memory: blocks, as a whole.
+uint64_t bytes_of_hold(const void* address, uint64_t bytes);
 
 /// The rank blocks in MPI without a slot (true) or goes on (false); eviction follows (policy `evict`).
 void set_idle(bool idle);

@@ -206,6 +206,7 @@ void Replacement::look_later(uint64_t block) {
   // Among the kept ones, whatever it was: were all that pass held, the others would never be looked at.
   unlink(block);
   append(static_cast<uint32_t>(block), kKept);
+  ++looked_in_vain_;
 }
 
 uint32_t Replacement::next_victim() const {
@@ -215,7 +216,8 @@ uint32_t Replacement::next_victim() const {
   const uint32_t of_passing = first_of(kPassingHidden, kPassing);
   const uint32_t of_kept = first_of(kKeptHidden, kKept);
   const bool enough_pass = static_cast<double>(passing()) > passing_target(count()) / 2;
-  return of_passing != kNoBlock && (enough_pass || of_kept == kNoBlock) ? of_passing : of_kept;
+  const bool kept_cannot_leave = looked_in_vain_ >= kept();
+  return of_passing != kNoBlock && (enough_pass || of_kept == kNoBlock || kept_cannot_leave) ? of_passing : of_kept;
 }
 
 uint32_t Replacement::next_to_hide() {

@@ -56,6 +56,10 @@ class Replacement {
   /// The block cannot leave now: others first.
   void look_later(uint64_t block);
 
+  /// Somebody begins to look for blocks that can leave: which cannot is not known.
+  void begin_looking() { looked_in_vain_ = 0; }
+  /// How many blocks could leave, as far as whoever has looked last knows.
+  [[nodiscard]] uint64_t can_leave() const { return looked_in_vain_ < count() ? count() - looked_in_vain_ : 0; }
   /// The block to be evicted next; kNoBlock if there is none. Removes nothing.
   [[nodiscard]] uint32_t next_victim() const;
   /// A block that should be hidden from the program, to learn whether it is in use; counts as hidden from now on. kNoBlock if
@@ -115,6 +119,7 @@ class Replacement {
   uint64_t came_back_ = 0;
   uint64_t left_again_ = 0;
   uint64_t coming_ = 0;
+  uint64_t looked_in_vain_ = 0;
   uint64_t known_ = 0;    // blocks that were ever loaded, and are not forgotten
   uint64_t readers_ = 0;  // that go on side by side
   double grown_ = 0;      // how much longer the passing queue is than at least

@@ -29,6 +29,7 @@ constexpr int64_t kReadAheadPart = 8;
 constexpr uint64_t kRefusalNs = 50'000'000;
 constexpr uint64_t kLackLastsNs = 2'000'000'000;
 constexpr uint64_t kFarthest = uint64_t{1} << 62;
+constexpr uint64_t kFewThatCanLeave = 6;         // blocks: an instruction may need four
 constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
 
 bool is_computing(const Member& member) {
@@ -151,6 +152,18 @@ int64_t footprint(const node::Ledger& ledger) {
   return bytes;
 }
 
+void ask(int chosen, int64_t asked) {
+  Member& member = state.session->ledger->members[chosen];
+  state.waits_for_others = true;
+  state.asked_member = chosen;
+  state.asked_at_ns = base::monotonic_ns();  // before it is rung: it may refuse at once
+  member.asked_by.store(state.session->index, std::memory_order_relaxed);
+  if (member.asked_bytes.exchange(asked, std::memory_order_acq_rel) < asked) {
+    trace::count(Counter::kRoomRequests);
+    node::ring(*state.session, chosen);
+  }
+}
+
 /// Asks another member for room. False if nobody else should give way.
 bool ask_another(int64_t bytes) {
   int64_t excess = 0;
@@ -158,16 +171,32 @@ bool ask_another(int64_t bytes) {
   if (chosen < 0) {
     return false;
   }
-  Member& member = state.session->ledger->members[chosen];
   const int64_t wanted = bytes > kAskAtLeast ? bytes : kAskAtLeast;
-  const int64_t asked = wanted < excess ? wanted : excess;
-  state.asked_member = chosen;
-  member.asked_by.store(state.session->index, std::memory_order_relaxed);
-  if (member.asked_bytes.exchange(asked, std::memory_order_acq_rel) < asked) {
-    trace::count(Counter::kRoomRequests);
-    node::ring(*state.session, chosen);
-  }
+  ask(chosen, wanted < excess ? wanted : excess);
   return true;
+}
+
+/// Asks whoever has most, whatever the shares are: nearly all that this rank has is held (by peers, say, who wait for room
+/// themselves), so that it has hardly anything to give for what it needs, while others may have less than their share that they
+/// could do without. Nobody is asked who has just said that all of his is in use, or (`silent`) has not answered.
+void ask_who_has_most(int64_t bytes, int silent) {
+  const node::Ledger& ledger = *state.session->ledger;
+  const uint64_t now = base::monotonic_ns();
+  int chosen = -1;
+  int64_t most = 0;
+  for (int index = 0; index < node::kMaxMembers; ++index) {
+    const Member& member = ledger.members[index];
+    if (index == state.session->index || index == silent || !is_alive(member) || has_refused(member, now - kRefusalNs)) {
+      continue;
+    }
+    const int64_t blocks = blocks_of(member);
+    chosen = blocks > most ? index : chosen;
+    most = blocks > most ? blocks : most;
+  }
+  if (chosen >= 0) {
+    trace::count(Counter::kRoomRequestsInNeed);
+    ask(chosen, bytes);
+  }
 }
 
 /// Sets what was not set; for one caller alone this is true.
@@ -238,13 +267,17 @@ void make_room(int64_t bytes, Urgency urgency) {
     return;
   }
   if ((!state.waits_for_others || refused) && ask_another(bytes - coming)) {
-    state.waits_for_others = true;
-    state.asked_at_ns = now;
     return;
   }
+  const int silent = state.waits_for_others && !refused ? state.asked_member : -1;
   state.waits_for_others = false;
-  if (evict(bytes - coming, urgency) == 0 && state.store->in_flight() == 0 && !state.collects) {
+  const int64_t leaving = evict(bytes - coming, urgency);
+  if (leaving == 0 && state.store->in_flight() == 0 && !state.collects) {
     want_all();  // all that this rank has is held
+  }
+  // What can leave may be just what the thread needs next, and that again what it needs then.
+  if (urgency == Urgency::kSomebodyWaits && bytes > 0 && state.resident.can_leave() < kFewThatCanLeave) {
+    ask_who_has_most(bytes - coming, silent);
   }
 }
 

@@ -370,6 +370,14 @@ def test_direct_io_while_memory_is_driven_out(engine, tmp_path):
     run.assert_paged((64 + 16) * MIB, 24 * MIB, files=64 * MIB)
 
 
+def test_scattered_vectors(engine, tmp_path):
+    """One call's pieces lie in more blocks than there is memory for: they are not all held at the same time."""
+    run = headroom_run([compile_program(None, "scattered_vectors.c"), 100], tmp_path, memory="32M", engine=engine)
+    assert run.output == "ok\n", run.errors
+    assert run.total("holds") > 400
+    run.assert_paged(100 * MIB, 32 * MIB)
+
+
 def test_mappings_run_out(tmp_path):
     """The engine that works by rights needs a mapping where neighbours differ; userfaultfd does not."""
     program = compile_program(None, "many_maps.c")

@@ -211,6 +211,24 @@ TEST(Replacement, FindsTheOneBlockThatCanLeave) {
   }
 }
 
+TEST(Replacement, FindsTheOneBlockThatCanLeaveAmongTheFewThatPass) {
+  constexpr uint64_t kFew = 12;
+  Replacement replacement;
+  ASSERT_TRUE(replacement.open(kBlocks));
+  for (uint64_t block = 0; block < kFew; ++block) {
+    replacement.loaded(block);
+  }
+  for (uint64_t block = 0; block < kFew - 2; ++block) {
+    replacement.look_later(block);  // held the last time: kept now
+  }
+  replacement.begin_looking();
+  uint64_t looks = 0;
+  while (replacement.next_victim() < kFew - 2) {
+    replacement.look_later(replacement.next_victim());
+    ASSERT_LT(++looks, kFew);
+  }
+}
+
 TEST(Replacement, IsNoWorseThanChanceAtRandom) {
   Memory memory;
   std::mt19937 random(1);
