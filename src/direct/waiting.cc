@@ -25,6 +25,7 @@ constexpr int64_t kShortSleepNs = 50'000;
 
 void Waiting::pause() {
   ++rounds_;
+  timer_woke_ = false;
   if (rounds_ >= kFirstPoke && rounds_ % kPokeEach == kFirstPoke % kPokeEach) {
     trace::count(trace::Counter::kDirectPokes);
     also_elsewhere_ = poke_();
@@ -68,6 +69,7 @@ void Waiting::pause_or_sleep() {
   announced_ = false;
   trace::count(trace::Counter::kDirectSleeps);
   base::futex_wait(&root.bell, bell_, also_elsewhere_ ? kShortSleepNs : kLongestSleepNs, true);
+  timer_woke_ = !also_elsewhere_ && root.bell.load(std::memory_order_relaxed) == bell_;
   if (gave_slot_up_) {
     (void)sched::still_waiting();
   }
@@ -76,6 +78,7 @@ void Waiting::pause_or_sleep() {
 }
 
 Waiting::~Waiting() {
+  trace::count(trace::Counter::kDirectWaitsEndedByTimer, timer_woke_ ? 1 : 0);
   // (Among several threads another one may sleep: then the next sender rings for nothing, once.)
   if (announced_ && !endpoint().threads().are_several()) {
     endpoint().own_root().sleeping.store(0, std::memory_order_relaxed);

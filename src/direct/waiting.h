@@ -33,6 +33,7 @@ class Waiting {
   bool also_elsewhere_ = false;  // nobody rings for what comes from there
   bool announced_ = false;
   bool gave_slot_up_ = false;
+  bool timer_woke_ = false;  // it slept just now, and nobody has rung
 };
 
 }  // namespace headroom::direct

@@ -30,8 +30,15 @@ FOLDERS = [
     "threads/comm",
     "threads/coll",
     "threads/rma",
+    "errors/basic",
+    "errors/coll",
+    "errors/comm",
+    "errors/datatype",
+    "errors/group",
+    "errors/pt2pt",
+    "errors/rma",
 ]
-CALLS_ONLY = ["errhan", "info"]  # these hardly send anything
+CALLS_ONLY = ["errhan", "info", "errors/basic", "errors/comm", "errors/datatype", "errors/group"]  # these hardly send anything
 SECONDS = 120
 # Of the tests that a folder lists, at least so many pass. Others fail without Headroom, too: some use what newer versions of
 # MPI no longer have, and some (of topologies and attributes) expect of Open MPI what MPICH does.

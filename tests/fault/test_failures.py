@@ -233,11 +233,11 @@ def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, how, tmp_path):
         before = [*LENIENT, "-n", str(ranks)] if unheard else mpi.command(ranks)
         settings = {"memory": memory, "direct": "on", "timeout": 100, "engine": random.choice(engines)}
         run = headroom_run(command, tmp_path, before=[*before, *(on_nodes(2) if how == "nodes" else [])], **settings)
-        assert "wrong" not in run.errors, (moment, run.errors)
+        assert "wrong" not in run.errors, f"{moment}\n{run.errors}"
         for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
             left.unlink()
         ended = r"rank \d: error: (memory of )?rank \d " if unheard else r"was ended by signal 9"
-        assert re.search(ended, run.errors), (moment, run.errors)
+        assert re.search(ended, run.errors), f"{moment}\n{run.errors}"
 
 
 @every_second("mpi", "memory")
@@ -255,7 +255,7 @@ def test_a_rank_is_killed_that_others_share_windows_with(mpi, when, memory, tmp_
         for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
             left.unlink()
         ended = r"rank \d: error: (memory of )?rank \d " if unheard else r"was ended by signal 9"
-        assert re.search(ended, run.errors), (moment, run.errors)
+        assert re.search(ended, run.errors), f"{moment}\n{run.errors}"
 
 
 def test_storage_fails_that_a_peer_needs(mpi, tmp_path):

@@ -348,7 +348,7 @@ def test_a_program_that_knows_sessions_only(mpi, memory, tmp_path):
     assert {rank["mpi"] for rank in run.report["ranks"]} == {mpi.name}
     assert run.total("collectives_nonblocking") == 0
     if memory == "24M":
-        run.assert_paged(3 * 16 * MIB, 24 * MIB)
+        run.assert_paged(2 * 3 * 16 * MIB, 24 * MIB)
         assert run.total("turns") > 0
 
 

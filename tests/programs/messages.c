@@ -1,12 +1,13 @@
 /* Point-to-point messages of every kind, checked by content and status. Every rank sends to the next one, or one further on.
-   Prints "ok" and how many messages it received. usage: messages calls|types|order|errors|communicators PRESSURE_MIB [SEED
-   COUNT [DISTANCE]] (calls: only each COUNTth combination; DISTANCE: to the rank that is sent to) */
+   Prints "ok" and how many messages it received. usage: messages calls|typed|types|order|errors|communicators PRESSURE_MIB
+   [SEED COUNT [DISTANCE]] (calls, typed: only each COUNTth combination; DISTANCE: to the rank that is sent to) */
 #include <stdint.h>
 #include <unistd.h>
 
 #include "messages_calls.h"
 #include "messages_job.h"
 #include "messages_rare.h"
+#include "messages_typed.h"
 #include "messages_types.h"
 
 /* Rank 0 gets messages from all, by wildcards in the order in which each was sent, and by tag in reverse. */
@@ -178,6 +179,8 @@ int main(int argc, char** argv) {
   const int count = argc > 4 ? atoi(argv[4]) : 0;
   if (strcmp(argv[1], "calls") == 0) {
     calls(count > 1 ? (unsigned)count : 1);
+  } else if (strcmp(argv[1], "typed") == 0) {
+    typed(count > 1 ? (unsigned)count : 1);
   } else if (strcmp(argv[1], "types") == 0) {
     types(seed, count);
     scattered();

@@ -6,49 +6,63 @@
 enum { SEND, SSEND, RSEND, BSEND, ISEND, ISSEND, IRSEND, IBSEND, SEND_INIT, SSEND_INIT, RSEND_INIT, BSEND_INIT, SENDS };
 enum { RECV, RECV_ANY, IRECV, IRECV_TEST, PROBE, MPROBE, IMPROBE, RECV_INIT, RECEIVES };
 
-static MPI_Request begin_send(int kind, void* out, int count, int tag) {
+/* Types of the tests' own are freed as soon as a call has them: while the message is on its way, or before it is begun. */
+static void let_go(MPI_Datatype type) {
+  if (type != MPI_BYTE) {
+    MPI_Type_free(&type);
+  }
+}
+
+static MPI_Request begin_send(int kind, void* out, int count, MPI_Datatype type, int tag) {
   MPI_Request request = MPI_REQUEST_NULL;
   switch (kind) {
     case SEND:
-      MPI_Send(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+      MPI_Send(out, count, type, to, tag, MPI_COMM_WORLD);
       break;
     case SSEND:
-      MPI_Ssend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+      MPI_Ssend(out, count, type, to, tag, MPI_COMM_WORLD);
       break;
     case RSEND:
-      MPI_Rsend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+      MPI_Rsend(out, count, type, to, tag, MPI_COMM_WORLD);
       break;
     case BSEND:
-      MPI_Bsend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+      MPI_Bsend(out, count, type, to, tag, MPI_COMM_WORLD);
       break;
     case ISEND:
-      MPI_Isend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Isend(out, count, type, to, tag, MPI_COMM_WORLD, &request);
       break;
     case ISSEND:
-      MPI_Issend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Issend(out, count, type, to, tag, MPI_COMM_WORLD, &request);
       break;
     case IRSEND:
-      MPI_Irsend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Irsend(out, count, type, to, tag, MPI_COMM_WORLD, &request);
       break;
     case IBSEND:
-      MPI_Ibsend(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Ibsend(out, count, type, to, tag, MPI_COMM_WORLD, &request);
       break;
     case SEND_INIT:
-      MPI_Send_init(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Send_init(out, count, type, to, tag, MPI_COMM_WORLD, &request);
+      let_go(type);
       MPI_Start(&request);
       break;
     case SSEND_INIT:
-      MPI_Ssend_init(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Ssend_init(out, count, type, to, tag, MPI_COMM_WORLD, &request);
+      let_go(type);
       MPI_Startall(1, &request);
       break;
     case RSEND_INIT:
-      MPI_Rsend_init(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Rsend_init(out, count, type, to, tag, MPI_COMM_WORLD, &request);
+      let_go(type);
       MPI_Start(&request);
       break;
     case BSEND_INIT:
-      MPI_Bsend_init(out, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+      MPI_Bsend_init(out, count, type, to, tag, MPI_COMM_WORLD, &request);
+      let_go(type);
       MPI_Start(&request);
       break;
+  }
+  if (kind < SEND_INIT) {
+    let_go(type);
   }
   return request;
 }
@@ -62,24 +76,27 @@ static void end_send(int kind, MPI_Request* request) {
   CHECK(*request == MPI_REQUEST_NULL);
 }
 
-static void receive(int kind, void* in, int count, int room, int tag) {
+/* `count`: of bytes that come. */
+static void receive(int kind, void* in, int count, int room, MPI_Datatype type, int tag) {
   MPI_Status status;
   MPI_Message message;
   MPI_Request request;
   int flag = 0;
   switch (kind) {
     case RECV:
-      MPI_Recv(in, room, MPI_BYTE, from, tag, MPI_COMM_WORLD, &status);
+      MPI_Recv(in, room, type, from, tag, MPI_COMM_WORLD, &status);
       break;
     case RECV_ANY:
-      MPI_Recv(in, room, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+      MPI_Recv(in, room, type, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
       break;
     case IRECV:
-      MPI_Irecv(in, room, MPI_BYTE, from, tag, MPI_COMM_WORLD, &request);
+      MPI_Irecv(in, room, type, from, tag, MPI_COMM_WORLD, &request);
+      let_go(type);
       MPI_Wait(&request, &status);
       break;
     case IRECV_TEST:
-      MPI_Irecv(in, room, MPI_BYTE, from, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+      MPI_Irecv(in, room, type, from, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+      let_go(type);
       while (!flag) {
         MPI_Test(&request, &flag, &status);
       }
@@ -87,34 +104,39 @@ static void receive(int kind, void* in, int count, int room, int tag) {
     case PROBE:
       MPI_Probe(from, tag, MPI_COMM_WORLD, &status);
       check_status(&status, from, tag, count);
-      MPI_Recv(in, room, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, &status);
+      MPI_Recv(in, room, type, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, &status);
       break;
     case MPROBE:
       MPI_Mprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &message, &status);
       check_status(&status, from, tag, count);
-      MPI_Mrecv(in, room, MPI_BYTE, &message, &status);
+      MPI_Mrecv(in, room, type, &message, &status);
       CHECK(message == MPI_MESSAGE_NULL);
       break;
     case IMPROBE:
       while (!flag) {
         MPI_Improbe(from, tag, MPI_COMM_WORLD, &flag, &message, &status);
       }
-      MPI_Imrecv(in, room, MPI_BYTE, &message, &request);
+      MPI_Imrecv(in, room, type, &message, &request);
+      let_go(type);
       MPI_Waitall(1, &request, &status);
       break;
     case RECV_INIT:
-      MPI_Recv_init(in, room, MPI_BYTE, from, tag, MPI_COMM_WORLD, &request);
+      MPI_Recv_init(in, room, type, from, tag, MPI_COMM_WORLD, &request);
+      let_go(type);
       MPI_Start(&request);
       MPI_Wait(&request, &status);
       MPI_Request_free(&request);
       break;
   }
+  if (kind == RECV || kind == RECV_ANY || kind == PROBE || kind == MPROBE) {
+    let_go(type);
+  }
   check_status(&status, from, tag, count);
   ++received;
 }
 
-/* From a quarter of the largest cache on content is copied past the caches. */
-/* Content around the size from which it is copied past the caches; `most` where memory is short. */
+/* From a quarter of the largest cache on content is copied past the caches: content around the size from which it is copied
+ * past the caches; `most` where memory is short. */
 static void past_the_caches(long most) {
   long largest = 0;
   for (int index = 0; index < 8; ++index) {
@@ -178,18 +200,18 @@ static void calls(unsigned stride) {
           MPI_Status status;
           MPI_Irecv(in, room, MPI_BYTE, from, tag, MPI_COMM_WORLD, &posted);
           MPI_Barrier(MPI_COMM_WORLD);
-          request = begin_send(sends, out, count, tag);
+          request = begin_send(sends, out, count, MPI_BYTE, tag);
           end_send(sends, &request);
           MPI_Wait(&posted, &status);
           check_status(&status, from, tag, count);
           ++received;
         } else if (rank % 2 == 0) {
-          request = begin_send(sends, out, count, tag);
-          receive(receives, in, count, room, tag);
+          request = begin_send(sends, out, count, MPI_BYTE, tag);
+          receive(receives, in, count, room, MPI_BYTE, tag);
           end_send(sends, &request);
         } else {
-          receive(receives, in, count, room, tag);
-          request = begin_send(sends, out, count, tag);
+          receive(receives, in, count, room, MPI_BYTE, tag);
+          request = begin_send(sends, out, count, MPI_BYTE, tag);
           end_send(sends, &request);
         }
         CHECK(same(in, (size_t)count, seed + (unsigned)from));

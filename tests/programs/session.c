@@ -1,5 +1,5 @@
-/* A program that knows sessions only, not MPI_COMM_WORLD: a communicator of all processes, reductions on it while memory is
-   touched. Prints "session ok". usage: session MIB */
+/* A program that knows sessions only, not MPI_COMM_WORLD: a communicator of all processes, reductions and messages on it while
+   memory is touched. Prints "session ok". usage: session MIB */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   MPI_Comm_size(comm, &ranks);
   unsigned char* memory = malloc(bytes);
   memset(memory, rank, bytes);
+  unsigned char* other = malloc(bytes);
   for (int round = 0; round < 20; ++round) {
     int one = rank + round, sum = 0;
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
@@ -27,12 +28,21 @@ int main(int argc, char** argv) {
       wrong += memory[at] != (unsigned char)(rank + round);
       memory[at]++;
     }
+    if (round % 5 == 0) {
+      const int from = (rank + ranks - 1) % ranks;
+      MPI_Sendrecv(memory, (int)bytes, MPI_BYTE, (rank + 1) % ranks, round, other, (int)bytes, MPI_BYTE, from, round, comm,
+                   MPI_STATUS_IGNORE);
+      for (size_t at = 0; at < bytes; at += 4096) {
+        wrong += other[at] != (unsigned char)(from + round + 1) || other[at + 1] != (unsigned char)from;
+      }
+    }
   }
   MPI_Barrier(comm);
   if (rank == 0 && wrong == 0) {
     printf("session ok\n");
   }
   free(memory);
+  free(other);
   MPI_Comm_free(&comm);
   MPI_Session_finalize(&session);
   return wrong != 0;
