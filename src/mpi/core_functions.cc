@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <new>
 
+#include "base/launchers.h"
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "direct/waiting.h"
@@ -143,7 +144,8 @@ void library_began(const char* abi, bool spins) {
 void after_session_init(const char* abi, bool spins) {
   library_began(abi, spins);
   if (pager::is_running() && pager::session().self->rank.load(std::memory_order_relaxed) < 0) {
-    const int rank = launched_number({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PALS_RANKID"}, -1);
+    const char* const launched = base::launched_rank();
+    const int rank = launched != nullptr ? atoi(launched) : -1;
     base::set_log_rank(rank);
     pager::session().self->rank.store(rank, std::memory_order_relaxed);
     heap::start_small_objects();

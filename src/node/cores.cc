@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "base/launchers.h"
 #include "base/system_calls.h"
 
 namespace headroom::node {
@@ -76,7 +77,80 @@ bool has_controller(const char* list, const char* name) {
   return false;
 }
 
+/// The cores in a list such as "0-3,8".
+cpu_set_t cores_in_list(const char* text) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  while (*text >= '0' && *text <= '9') {
+    char* end = nullptr;
+    const long first = strtol(text, &end, 10);
+    const long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+    for (long core = first; core <= last && core < CPU_SETSIZE; ++core) {
+      CPU_SET(static_cast<size_t>(core), &cores);
+    }
+    text = *end == ',' ? end + 1 : end;
+  }
+  return cores;
+}
+
+/// The launcher's process if there is one: the parent of the supervisor, which is the program's parent. Else 0.
+pid_t launcher_of_this_process() {
+  char path[64];
+  char text[512];
+  (void)snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(getppid()));
+  if (base::launched_rank() == nullptr || !read_text(path, text, sizeof text)) {
+    return 0;
+  }
+  const char* after_name = strrchr(text, ')');  // "12 (name) S 11 ..."
+  return after_name != nullptr && strlen(after_name) > 4 ? static_cast<pid_t>(strtol(after_name + 4, nullptr, 10)) : 0;
+}
+
 }  // namespace
+
+cpu_set_t cores_of_helper(const cpu_set_t& own, const cpu_set_t& launchers, const cpu_set_t& ranks, const char* nodes) {
+  cpu_set_t beside;
+  CPU_ZERO(&beside);
+  for (int node = 0;; ++node) {
+    char path[256];
+    char text[1024];
+    (void)snprintf(path, sizeof path, "%s/node%d/cpulist", nodes, node);
+    if (!read_text(path, text, sizeof text)) {
+      if (node == 0) {
+        beside = launchers;
+      }
+      break;
+    }
+    const cpu_set_t cores = cores_in_list(text);
+    cpu_set_t common;
+    CPU_AND(&common, &cores, &own);
+    if (CPU_COUNT(&common) > 0) {
+      CPU_OR(&beside, &beside, &cores);
+    }
+  }
+  CPU_AND(&beside, &beside, &launchers);
+  cpu_set_t of_ranks;
+  CPU_AND(&of_ranks, &beside, &ranks);
+  CPU_XOR(&beside, &beside, &of_ranks);
+  CPU_OR(&beside, &beside, &own);
+  return beside;
+}
+
+cpu_set_t cores_of_helper(const Ledger& ledger, const cpu_set_t& own) {
+  cpu_set_t launchers;
+  CPU_ZERO(&launchers);
+  const pid_t launcher = launcher_of_this_process();
+  if (launcher <= 1 || sched_getaffinity(launcher, sizeof launchers, &launchers) != 0) {
+    return own;
+  }
+  cpu_set_t ranks;
+  CPU_ZERO(&ranks);
+  for (int core = 0; core < kMaxCores && core < CPU_SETSIZE; ++core) {
+    if ((ledger.core_mask[core / 64].load(std::memory_order_relaxed) >> (core % 64) & 1) != 0) {
+      CPU_SET(static_cast<size_t>(core), &ranks);
+    }
+  }
+  return cores_of_helper(own, launchers, ranks, "/sys/devices/system/node");
+}
 
 uint32_t quota_in_cores(const char* own_cgroups, const char* root) {
   static char text[4096];

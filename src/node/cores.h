@@ -1,6 +1,8 @@
 // The cores that the ranks of a node may use: the default number of slots.
 #pragma once
 
+#include <sched.h>
+
 #include <cstdint>
 
 #include "node/ledger.h"
@@ -10,6 +12,15 @@ namespace headroom::node {
 /// The tightest processor quota of a cgroup and its ancestors in whole cores, rounded up; kMaxCores without one.
 /// `own_cgroups` is a file like /proc/self/cgroup, `root` where cgroups are mounted (version 1 or 2). Allocates nothing.
 uint32_t quota_in_cores(const char* own_cgroups, const char* root);
+
+/// Where a thread of Headroom's own may run: with the program and, if the launcher has bound that to fewer cores than the
+/// launcher may use itself, on those of the rest that are on the same NUMA nodes (memory is placed where the thread runs) and
+/// that no other rank has (`ranks`: what all of them have). `nodes` is the folder that describes the NUMA nodes; what it does
+/// not describe is one node.
+cpu_set_t cores_of_helper(const cpu_set_t& own, const cpu_set_t& launchers, const cpu_set_t& ranks, const char* nodes);
+
+/// The same for this process, whose program may run on `own`. Allocates nothing.
+cpu_set_t cores_of_helper(const Ledger& ledger, const cpu_set_t& own);
 
 /// Adds the cores that this process may run on to those that the node's ranks have.
 void add_cores(Ledger& ledger);

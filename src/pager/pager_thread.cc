@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "node/cores.h"
 #include "pager/fork.h"
 #include "pager/pager.h"
 #include "pager/state.h"
@@ -191,6 +192,29 @@ void await_single_pages() {
   }
 }
 
+/// Where the thread runs: beside the core that the launcher has bound the program to, if there is one that no rank has. (A rank
+/// of Open MPI's that has one of two cores: a sweep over twice the budget 1.1 to 1.3 times as fast. Where all cores are ranks',
+/// it would be 5 % slower.)
+void follow_cores() {
+  static cpu_set_t own;
+  static uint32_t known = 0;
+  if (known == 0) {
+    CPU_ZERO(&own);
+    (void)base::system_call(SYS_sched_getaffinity, 0, sizeof own, &own);
+  }
+  const node::Ledger& ledger = *state.session->ledger;
+  const uint32_t now = ledger.cores_in_mask.load(std::memory_order_relaxed);
+  if (now == known) {
+    return;
+  }
+  known = now;
+  const cpu_set_t cores = node::cores_of_helper(ledger, own);
+  if (!CPU_EQUAL(&cores, &own)) {
+    trace::count(trace::Counter::kPagerRunsBeside);
+  }
+  (void)base::system_call(SYS_sched_setaffinity, 0, sizeof cores, &cores);
+}
+
 int request_descriptor = -1;
 
 std::atomic<clockid_t> own_clock{-1};
@@ -219,6 +243,9 @@ void* pager_thread(void*) {
     const int timeout_ms = stays_awake ? 0 : wait_ms();
     timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
     (void)base::system_call(SYS_ppoll, wanted, kCount + forked_count, timeout_ms < 0 ? nullptr : &timeout, nullptr, 8);
+    if (state.armed) {
+      follow_cores();
+    }
     follow_turns();
     if (wanted[kStore].revents != 0) {
       // Several end together often. Were all put in their places first, the disk would rest meanwhile: who waited for the first

@@ -25,7 +25,11 @@
 
 #include <initializer_list>
 
+#include "base/launchers.h"
+
 namespace {
+
+using headroom::base::launched_rank;
 
 volatile sig_atomic_t program = 0;
 
@@ -45,15 +49,6 @@ void pass_signals_on() {
   for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGXCPU, SIGWINCH, SIGURG}) {
     sigaction(number, &action, nullptr);
   }
-}
-
-const char* rank_text() {
-  for (const char* name : {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PALS_RANKID"}) {
-    if (const char* value = getenv(name)) {
-      return value;
-    }
-  }
-  return nullptr;
 }
 
 const char* cause(int number) {
@@ -88,13 +83,13 @@ void warn_if_nobody_signed(int signature, const char* name) {
   if (signature < 0 || fstat(signature, &status) != 0 || status.st_size > 0) {
     return;
   }
-  const char* rank = rank_text();
+  const char* rank = launched_rank();
   fprintf(stderr, "headroom: %s%s: %s ran without Headroom: it is linked statically, or runs with other privileges\n",
           rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", name);
 }
 
 void explain(int number, const char* name) {
-  const char* rank = rank_text();
+  const char* rank = launched_rank();
   char line[512];
   const int length = snprintf(line, sizeof line, "headroom: %s%s (process %d, %s) was ended by signal %d (%s): %s\n",
                               rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", static_cast<int>(program),
@@ -105,7 +100,7 @@ void explain(int number, const char* name) {
 /// Who stops a job at the terminal knows it; of all the ranks that a launcher tells to stop, one says so.
 bool is_worth_saying(int number) {
   if (number == SIGTERM) {
-    const char* rank = rank_text();
+    const char* rank = launched_rank();
     return rank == nullptr || strcmp(rank, "0") == 0;
   }
   return number != SIGINT && number != SIGHUP && number != SIGPIPE;
@@ -127,7 +122,7 @@ int main(int count, char** words) {
     return 2;
   }
   const pid_t parent = getpid();
-  if (rank_text() != nullptr && getpgrp() == parent) {
+  if (launched_rank() != nullptr && getpgrp() == parent) {
     launcher = getppid();
   }
   pass_signals_on();

@@ -1,10 +1,11 @@
 """What is moved between memory and storage, and what need not be: sweeps, rounds of ranks, hints, small objects."""
 
+import os
 import subprocess
 
 import pytest
 
-from conftest import ROOT, compile_program, environment, headroom_run
+from conftest import ROOT, WHEELS, compile_program, environment, headroom_run
 from variants import every_second
 
 MIB = 1 << 20
@@ -27,6 +28,18 @@ def test_sweeps_keep_what_fits(engine, tmp_path):
     assert run.total("bytes_read") <= 1.2 * sweeps * (footprint - (budget - outside)), run.report["total"]
     assert run.total("faults_probation") > 0  # what stays was looked at
     assert run.total("readers_sparse") == 0
+
+
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+def test_the_pager_runs_beside_a_rank_that_its_launcher_binds(mpi, tmp_path):
+    """Not on that rank's core, if there are others that no rank has."""
+    bound = ["--bind-to" if mpi.is_open_mpi else "-bind-to", "core"]
+    for binding, beside in ((bound, len(os.sched_getaffinity(0)) > 1), (["taskset", "-c", "0"], False)):
+        launcher = [*mpi.command(1), *bound] if binding is bound else [*binding, *mpi.command(1)]
+        run = headroom_run([compile_sweep(), 48, 2], tmp_path, before=launcher, memory="24M")
+        assert run.status == 0, run.errors
+        run.assert_paged(48 * MIB, 24 * MIB)
+        assert run.total("pager_runs_beside") == beside
 
 
 @pytest.mark.parametrize(("arrays", "times"), [(2, 1.2), (6, 1.6)])

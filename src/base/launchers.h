@@ -1,0 +1,21 @@
+// How launchers tell the processes that they start which rank they are.
+#pragma once
+
+#include <stdlib.h>
+
+namespace headroom::base {
+
+inline constexpr const char* kRankVariables[] = {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID",
+                                                 "PALS_RANKID"};
+
+/// This process's rank as its launcher says it; nullptr if none has started it. Thread-safe unless the environment is changed.
+inline const char* launched_rank() {
+  for (const char* name : kRankVariables) {
+    if (const char* value = getenv(name)) {
+      return value;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace headroom::base
