@@ -5,7 +5,8 @@
 
 namespace headroom::base {
 
-inline constexpr const char* kRankVariables[] = {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID",
+// In this order: a launcher that is started by another one leaves what that one said in the environment.
+inline constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID",
                                                  "PALS_RANKID"};
 
 /// This process's rank as its launcher says it; nullptr if none has started it. Thread-safe unless the environment is changed.

@@ -4,11 +4,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <atomic>
 
+#include "base/system_calls.h"
 #include "heap/heap.h"
 #include "pager/pager.h"
 
@@ -99,8 +101,8 @@ inline std::atomic<size_t> held_in_pieces{0};
 /// whole, fits into any.
 inline size_t next_piece(size_t left) {
   const size_t most = largest_hold();
-  const size_t others = held_in_pieces.load(std::memory_order_relaxed);
-  const size_t free = others < most ? most - others : 0;
+  const size_t others = pager::is_forked_child() ? 0 : held_in_pieces.load(std::memory_order_relaxed);
+  const size_t free = others < most ? (most - others) / arena::kBlockBytes * arena::kBlockBytes : 0;  // direct I/O is aligned
   const size_t piece = free > arena::kBlockBytes ? free : arena::kBlockBytes;
   return left < piece ? left : piece;
 }
@@ -162,6 +164,26 @@ class VectorHold {
   const iovec* vectors_;
   size_t count_;
   bool write_;
+};
+
+/// Memory of the system's own, for the time of a call.
+class PlainMemory {
+ public:
+  explicit PlainMemory(size_t bytes) : bytes_(bytes) {
+    const long result = base::system_call(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    address = base::is_error(result) ? nullptr : reinterpret_cast<void*>(result);
+  }
+  ~PlainMemory() {
+    if (address != nullptr) {
+      (void)base::system_call(SYS_munmap, address, bytes_);
+    }
+  }
+  PlainMemory(const PlainMemory&) = delete;
+  PlainMemory& operator=(const PlainMemory&) = delete;
+  void* address;
+
+ private:
+  size_t bytes_;
 };
 
 /// How many of the vectors, counted from the first, may be held together; at least one.

@@ -77,26 +77,6 @@ int first_alone(ssize_t result, mmsghdr* messages) {
 
 unsigned to_hold(unsigned count) { return count <= kMostMessages ? count : 0; }  // more than that only if none is ours
 
-/// Memory of the system's own, for the time of a call.
-class PlainMemory {
- public:
-  explicit PlainMemory(size_t bytes) : bytes_(bytes) {
-    const long result = base::system_call(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    address = base::is_error(result) ? nullptr : reinterpret_cast<void*>(result);
-  }
-  ~PlainMemory() {
-    if (address != nullptr) {
-      (void)base::system_call(SYS_munmap, address, bytes_);
-    }
-  }
-  PlainMemory(const PlainMemory&) = delete;
-  PlainMemory& operator=(const PlainMemory&) = delete;
-  void* address;
-
- private:
-  size_t bytes_;
-};
-
 bool is_stream(int socket) {
   int type = 0;
   socklen_t length = sizeof type;
@@ -161,7 +141,7 @@ size_t size_of(const msghdr& message) {
 /// A message comes whole: into a copy, and from there into the program's buffers.
 ssize_t receive_copy(int socket, msghdr* message, int flags) {
   const size_t bytes = size_of(*message);
-  const PlainMemory copy(bytes);
+  const heap::PlainMemory copy(bytes);
   if (copy.address == nullptr) {
     errno = ENOBUFS;
     return -1;
@@ -233,7 +213,7 @@ ssize_t send_parts(int socket, const msghdr* message, int flags) {
 
 ssize_t send_copy(int socket, const msghdr* message, int flags) {
   const size_t bytes = size_of(*message);
-  const PlainMemory copy(bytes);
+  const heap::PlainMemory copy(bytes);
   if (copy.address == nullptr) {
     errno = ENOBUFS;
     return -1;

@@ -9,9 +9,11 @@
 // Buffers elsewhere cost a comparison or two. The calls are cancellation points as they are in the C library: the real
 // function is called, looked up once.
 #include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "heap/held_calls.h"
+#include "trace/counters.h"
 
 namespace {
 
@@ -23,16 +25,52 @@ using heap::largest_hold;
 using heap::may_read_on;
 using heap::VectorHold;
 
-/// readv and writev: one call if the buffers in evictable memory may be held together, else vector by vector.
+/// One call by way of a copy: what must go as a whole (a datagram, what a pipe takes at once) lies in more blocks than may be
+/// held.
+template <typename Whole>
+ssize_t by_copy(const iovec* vectors, int count, size_t bytes, bool kernel_writes, Whole whole) {
+  const heap::PlainMemory copy(bytes);
+  if (copy.address == nullptr) {
+    errno = ENOMEM;
+    return -1;
+  }
+  char* at = static_cast<char*>(copy.address);
+  for (int index = 0; !kernel_writes && index < count; at += vectors[index++].iov_len) {
+    memcpy(at, vectors[index].iov_base, vectors[index].iov_len);
+  }
+  const iovec one = {copy.address, bytes};
+  const ssize_t result = whole(&one, 1);
+  const int saved_errno = errno;
+  size_t left = kernel_writes && result > 0 ? static_cast<size_t>(result) : 0;
+  at = static_cast<char*>(copy.address);
+  for (int index = 0; left > 0; ++index) {
+    const size_t piece = left < vectors[index].iov_len ? left : vectors[index].iov_len;
+    memcpy(vectors[index].iov_base, at, piece);
+    at += piece;
+    left -= piece;
+  }
+  trace::count(trace::Counter::kBouncedBytes, result > 0 ? static_cast<uint64_t>(result) : 0);
+  errno = saved_errno;
+  return result;
+}
+
+/// readv and writev: one call if the buffers in evictable memory may be held together or are small, else vector by vector.
 template <typename Whole, typename Single>
-ssize_t vectored(const iovec* vectors, int count, bool kernel_writes, Whole whole, Single single) {
+ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, Whole whole, Single single) {
   const size_t ours = count > 0 && count <= 1024 ? held_bytes(vectors, count) : 0;
   if (ours == 0) {
-    return whole();
+    return whole(vectors, count);
   }
   if (heap::may_hold(ours)) {
     const VectorHold held(vectors, static_cast<size_t>(count), kernel_writes);
-    return whole();
+    return whole(vectors, count);
+  }
+  size_t bytes = 0;
+  for (int index = 0; index < count; ++index) {
+    bytes += vectors[index].iov_len;
+  }
+  if (bytes <= arena::kBlockBytes) {
+    return by_copy(vectors, count, bytes, kernel_writes, whole);
   }
   ssize_t done = 0;
   for (int index = 0; index < count; ++index) {
@@ -41,7 +79,7 @@ ssize_t vectored(const iovec* vectors, int count, bool kernel_writes, Whole whol
       return done > 0 ? done : result;
     }
     done += result;
-    if (static_cast<size_t>(result) < vectors[index].iov_len) {
+    if (static_cast<size_t>(result) < vectors[index].iov_len || (kernel_writes && done > 0 && !may_read_on(file))) {
       break;
     }
   }
@@ -51,6 +89,8 @@ ssize_t vectored(const iovec* vectors, int count, bool kernel_writes, Whole whol
 /// One call with as many of the vectors as may be held together: a short transfer, which such calls may return anyway.
 template <typename Call>
 ssize_t together(const iovec* vectors, int count, bool kernel_writes, Call call) {
+  for (; count > 1 && count <= 1024 && vectors->iov_len == 0; ++vectors, --count) {  // what comes back would look like the end
+  }
   if (count <= 0 || count > 1024 || held_bytes(vectors, count) == 0) {
     return call(vectors, count);
   }
@@ -118,17 +158,17 @@ HEADROOM_EXPORT ssize_t pwrite64(int file, const void* buffer, size_t bytes, off
 
 HEADROOM_EXPORT ssize_t readv(int file, const iovec* vectors, int count) {
   return vectored(
-      vectors, count, true, [=] { return real_readv.get()(file, vectors, count); },
+      file, vectors, count, true, [=](const iovec* parts, int many) { return real_readv.get()(file, parts, many); },
       [=](const iovec& vector, ssize_t) { return read(file, vector.iov_base, vector.iov_len); });
 }
 HEADROOM_EXPORT ssize_t writev(int file, const iovec* vectors, int count) {
   return vectored(
-      vectors, count, false, [=] { return real_writev.get()(file, vectors, count); },
+      file, vectors, count, false, [=](const iovec* parts, int many) { return real_writev.get()(file, parts, many); },
       [=](const iovec& vector, ssize_t) { return write(file, vector.iov_base, vector.iov_len); });
 }
 HEADROOM_EXPORT ssize_t preadv(int file, const iovec* vectors, int count, off_t offset) {
   return vectored(
-      vectors, count, true, [=] { return real_preadv.get()(file, vectors, count, offset); },
+      file, vectors, count, true, [=](const iovec* parts, int many) { return real_preadv.get()(file, parts, many, offset); },
       [=](const iovec& vector, ssize_t done) { return pread(file, vector.iov_base, vector.iov_len, offset + done); });
 }
 HEADROOM_EXPORT ssize_t preadv64(int file, const iovec* vectors, int count, off_t offset) {
@@ -136,7 +176,7 @@ HEADROOM_EXPORT ssize_t preadv64(int file, const iovec* vectors, int count, off_
 }
 HEADROOM_EXPORT ssize_t pwritev(int file, const iovec* vectors, int count, off_t offset) {
   return vectored(
-      vectors, count, false, [=] { return real_pwritev.get()(file, vectors, count, offset); },
+      file, vectors, count, false, [=](const iovec* parts, int many) { return real_pwritev.get()(file, parts, many, offset); },
       [=](const iovec& vector, ssize_t done) { return pwrite(file, vector.iov_base, vector.iov_len, offset + done); });
 }
 /// With flags a call must stay one: the buffers are held together.

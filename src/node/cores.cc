@@ -93,8 +93,24 @@ cpu_set_t cores_in_list(const char* text) {
   return cores;
 }
 
-/// The launcher's process if there is one: the parent of the supervisor, which is the program's parent. Else 0.
-pid_t launcher_of_this_process() {
+/// Whether the core shares its circuits with one of `others`.
+bool has_sibling_in(int core, const cpu_set_t& others) {
+  char path[128];
+  char text[256];
+  (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", core);
+  if (!read_text(path, text, sizeof text)) {
+    return false;
+  }
+  const cpu_set_t siblings = cores_in_list(text);
+  cpu_set_t common;
+  CPU_AND(&common, &siblings, &others);
+  return CPU_COUNT(&common) > 0;
+}
+
+}  // namespace
+
+/// The parent of the supervisor, which is the program's parent. Not Slurm's: it may run on other jobs' cores.
+pid_t find_launcher() {
   char path[64];
   char text[512];
   (void)snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(getppid()));
@@ -102,10 +118,11 @@ pid_t launcher_of_this_process() {
     return 0;
   }
   const char* after_name = strrchr(text, ')');  // "12 (name) S 11 ..."
-  return after_name != nullptr && strlen(after_name) > 4 ? static_cast<pid_t>(strtol(after_name + 4, nullptr, 10)) : 0;
+  const long launcher = after_name != nullptr && strlen(after_name) > 4 ? strtol(after_name + 4, nullptr, 10) : 0;
+  (void)snprintf(path, sizeof path, "/proc/%ld/comm", launcher);
+  const bool may_be_asked = launcher > 1 && read_text(path, text, sizeof text) && strncmp(text, "slurmstepd", 10) != 0;
+  return may_be_asked ? static_cast<pid_t>(launcher) : 0;
 }
-
-}  // namespace
 
 cpu_set_t cores_of_helper(const cpu_set_t& own, const cpu_set_t& launchers, const cpu_set_t& ranks, const char* nodes) {
   cpu_set_t beside;
@@ -135,11 +152,10 @@ cpu_set_t cores_of_helper(const cpu_set_t& own, const cpu_set_t& launchers, cons
   return beside;
 }
 
-cpu_set_t cores_of_helper(const Ledger& ledger, const cpu_set_t& own) {
+cpu_set_t cores_of_helper(const Ledger& ledger, const cpu_set_t& own, pid_t launcher) {
   cpu_set_t launchers;
   CPU_ZERO(&launchers);
-  const pid_t launcher = launcher_of_this_process();
-  if (launcher <= 1 || sched_getaffinity(launcher, sizeof launchers, &launchers) != 0) {
+  if (launcher == 0 || sched_getaffinity(launcher, sizeof launchers, &launchers) != 0) {
     return own;
   }
   cpu_set_t ranks;
@@ -149,7 +165,16 @@ cpu_set_t cores_of_helper(const Ledger& ledger, const cpu_set_t& own) {
       CPU_SET(static_cast<size_t>(core), &ranks);
     }
   }
-  return cores_of_helper(own, launchers, ranks, "/sys/devices/system/node");
+  cpu_set_t others;
+  CPU_AND(&others, &own, &ranks);
+  CPU_XOR(&others, &others, &ranks);
+  cpu_set_t cores = cores_of_helper(own, launchers, ranks, "/sys/devices/system/node");
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &cores) && !CPU_ISSET(core, &own) && has_sibling_in(core, others)) {
+      CPU_CLR(core, &cores);
+    }
+  }
+  return cores;
 }
 
 uint32_t quota_in_cores(const char* own_cgroups, const char* root) {
@@ -194,7 +219,8 @@ void add_cores(Ledger& ledger) {
     count += static_cast<uint32_t>(__builtin_popcountll(word.load(std::memory_order_relaxed)));
   }
   uint32_t known = ledger.cores_in_mask.load(std::memory_order_relaxed);
-  while (known < count && !ledger.cores_in_mask.compare_exchange_weak(known, count, std::memory_order_relaxed)) {
+  while (known < count &&
+         !ledger.cores_in_mask.compare_exchange_weak(known, count, std::memory_order_release, std::memory_order_relaxed)) {
   }
 }
 

@@ -19,8 +19,11 @@ uint32_t quota_in_cores(const char* own_cgroups, const char* root);
 /// not describe is one node.
 cpu_set_t cores_of_helper(const cpu_set_t& own, const cpu_set_t& launchers, const cpu_set_t& ranks, const char* nodes);
 
+/// The process of the launcher that has started this one's program, if it may be asked where the job may run; else 0. Looks at
+/// the environment, so the pager's thread must not call it: that may be in evictable memory.
+pid_t find_launcher();
 /// The same for this process, whose program may run on `own`. Allocates nothing.
-cpu_set_t cores_of_helper(const Ledger& ledger, const cpu_set_t& own);
+cpu_set_t cores_of_helper(const Ledger& ledger, const cpu_set_t& own, pid_t launcher);
 
 /// Adds the cores that this process may run on to those that the node's ranks have.
 void add_cores(Ledger& ledger);

@@ -192,6 +192,8 @@ void await_single_pages() {
   }
 }
 
+pid_t launcher = 0;  // whose cores the thread may use, or 0
+
 /// Where the thread runs: beside the core that the launcher has bound the program to, if there is one that no rank has. (A rank
 /// of Open MPI's that has one of two cores: a sweep over twice the budget 1.1 to 1.3 times as fast. Where all cores are ranks',
 /// it would be 5 % slower.)
@@ -200,15 +202,17 @@ void follow_cores() {
   static uint32_t known = 0;
   if (known == 0) {
     CPU_ZERO(&own);
-    (void)base::system_call(SYS_sched_getaffinity, 0, sizeof own, &own);
+    if (base::is_error(base::system_call(SYS_sched_getaffinity, 0, sizeof own, &own))) {
+      launcher = 0;  // more cores than a set has room for
+    }
   }
   const node::Ledger& ledger = *state.session->ledger;
-  const uint32_t now = ledger.cores_in_mask.load(std::memory_order_relaxed);
+  const uint32_t now = launcher == 0 ? known : ledger.cores_in_mask.load(std::memory_order_acquire);
   if (now == known) {
     return;
   }
   known = now;
-  const cpu_set_t cores = node::cores_of_helper(ledger, own);
+  const cpu_set_t cores = node::cores_of_helper(ledger, own, launcher);
   if (!CPU_EQUAL(&cores, &own)) {
     trace::count(trace::Counter::kPagerRunsBeside);
   }
@@ -320,6 +324,7 @@ void call_when_changed(void (*function)()) { when_changed.store(function, std::m
 
 bool start_pager_thread(int requests) {
   request_descriptor = requests;
+  launcher = node::find_launcher();
   return start_thread(pager_thread, nullptr);
 }
 

@@ -2,10 +2,12 @@
 
 import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, WHEELS, compile_program, environment, headroom_run
+from conftest import ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from variants import every_second
 
 MIB = 1 << 20
@@ -30,16 +32,25 @@ def test_sweeps_keep_what_fits(engine, tmp_path):
     assert run.total("readers_sparse") == 0
 
 
+def cores_of_a_rank(launcher: list[str]) -> set[int]:
+    script = "import os; print(*os.sched_getaffinity(0))"
+    return set(map(int, plain_run([*launcher, sys.executable, "-c", script], 60, environment()).stdout.split()))
+
+
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
 def test_the_pager_runs_beside_a_rank_that_its_launcher_binds(mpi, tmp_path):
     """Not on that rank's core, if there are others that no rank has."""
-    bound = ["--bind-to" if mpi.is_open_mpi else "-bind-to", "core"]
-    for binding, beside in ((bound, len(os.sched_getaffinity(0)) > 1), (["taskset", "-c", "0"], False)):
-        launcher = [*mpi.command(1), *bound] if binding is bound else [*binding, *mpi.command(1)]
+    free = os.sched_getaffinity(0)
+    binds = [*mpi.command(1), "--bind-to" if mpi.is_open_mpi else "-bind-to", "core"]
+    is_bound = ["taskset", "-c", str(min(free)), *mpi.command(1)]
+    for launcher in binds, is_bound:
         run = headroom_run([compile_sweep(), 48, 2], tmp_path, before=launcher, memory="24M")
         assert run.status == 0, run.errors
         run.assert_paged(48 * MIB, 24 * MIB)
-        assert run.total("pager_runs_beside") == beside
+        if launcher is is_bound:
+            assert run.total("pager_runs_beside") == 0
+        elif len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) == 1:
+            assert run.total("pager_runs_beside") == (cores_of_a_rank(launcher) != free)
 
 
 @pytest.mark.parametrize(("arrays", "times"), [(2, 1.2), (6, 1.6)])

@@ -125,7 +125,7 @@ def test_every_call_of_content_with_gaps_while_memory_is_short(mpi, short, tmp_p
 
 def edges(mpi, ranks: int, pressure: int, tmp_path, **settings):
     command = [compile_program(mpi, "edges.c"), pressure]
-    run = headroom_run(command, tmp_path, before=mpi.command(ranks), direct="on", timeout=60, **settings)
+    run = headroom_run(command, tmp_path, before=mpi.command(ranks), direct="on", **settings)
     assert run.status == 0, run.errors
     assert run.output == f"ok {6 * 4 * (ranks - 1)}\n"
     assert run.total("messages_direct") == 6 * 4 * (ranks - 1) + 12 * (3 * 3 + 1) * ranks

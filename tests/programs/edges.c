@@ -93,8 +93,9 @@ static void sends_and_probes_of_none(void) {
   MPI_Ibsend(out, 100, MPI_BYTE, MPI_PROC_NULL, 6, MPI_COMM_WORLD, &request);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   MPI_Irsend(out, 100, MPI_BYTE, MPI_PROC_NULL, 6, MPI_COMM_WORLD, &request);
-  MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
-  CHECK(flag);
+  while (!flag) {
+    MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+  }
   MPI_Probe(MPI_PROC_NULL, 6, MPI_COMM_WORLD, &status);
   check_none(&status);
   MPI_Iprobe(MPI_PROC_NULL, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status);
@@ -209,7 +210,9 @@ int main(int argc, char** argv) {
       take_back(kind, sizes[round / 2], 100 + round);
     }
     take_back_receive(sizes[round / 2], 200 + round);
-    press();
+    if (round % 3 == 0) {
+      press();
+    }
   }
   long sum = 0;
   MPI_Reduce(&received, &sum, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);

@@ -10,12 +10,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                        \
-  do {                                                          \
-    if (!(condition)) {                                         \
-      fprintf(stderr, "line %d: %s\n", __LINE__, #condition);   \
-      exit(1);                                                  \
-    }                                                           \
+#define CHECK(condition)                                      \
+  do {                                                        \
+    if (!(condition)) {                                       \
+      fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
+      exit(1);                                                \
+    }                                                         \
   } while (0)
 
 enum { kPiece = 100, kBlock = 256 << 10, kMost = 1000 };
@@ -72,6 +72,23 @@ static ssize_t receive_vectors(int file, const struct iovec* vectors, int many) 
   return recvmsg(file, &message, 0);
 }
 
+/* A datagram goes as a whole, however many blocks it lies in, and what a pipe holds is all that a read waits for. */
+static void small_ones(void) {
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+  fill(7);
+  press();
+  CHECK(writev(ends[0], pieces, count) == (ssize_t)count * kPiece);
+  fill(8);
+  press();
+  CHECK(readv(ends[1], pieces, count) == (ssize_t)count * kPiece);
+  check(7);
+  CHECK(pipe(ends) == 0);
+  CHECK(writev(ends[1], pieces, 10) == 10 * kPiece);
+  CHECK(readv(ends[0], pieces, count) == 10 * kPiece);
+  check(7);
+}
+
 int main(int argc, char** argv) {
   count = argc > 1 ? (atoi(argv[1]) << 20) / kBlock : 0;
   CHECK(count > 0 && count <= kMost);
@@ -100,6 +117,7 @@ int main(int argc, char** argv) {
     CHECK(all(receive_vectors, ends[1]) == (ssize_t)count * kPiece);
     check(round);
   }
+  small_ones();
   printf("ok\n");
   return 0;
 }
