@@ -9,6 +9,7 @@ import pytest
 
 from conditions import lack, need
 from conftest import DEBIAN, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run, within
+from variants import only_in_suites
 
 MIB = 1 << 20
 
@@ -59,7 +60,9 @@ def test_segments_that_need_their_address(mpi, engine, stacks, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mpi", "ranks"), [*((mpi, 24) for mpi in WHEELS), (WHEELS[1], 72)], ids=lambda value: getattr(value, "name", value)
+    ("mpi", "ranks"),
+    [*((mpi, 24) for mpi in WHEELS), pytest.param(WHEELS[1], 72, marks=only_in_suites)],
+    ids=lambda value: getattr(value, "name", value),
 )
 def test_many_ranks_start(mpi, ranks, tmp_path):
     """Where more processes' memory lies, Open MPI's launcher wants all of them to have data of the job; and libraries lie
