@@ -195,8 +195,8 @@ void await_single_pages() {
 pid_t launcher = 0;  // whose cores the thread may use, or 0
 
 /// Where the thread runs: beside the core that the launcher has bound the program to, if there is one that no rank has. (A rank
-/// of Open MPI's that has one of two cores: a sweep over twice the budget 1.1 to 1.3 times as fast. Where all cores are ranks',
-/// it would be 5 % slower.)
+/// of Open MPI's that has one of two cores: sweeps over twice the budget 1.06 to 1.22 times as fast. Where all cores are
+/// ranks', they seemed 5 % slower in three runs.)
 void follow_cores() {
   static cpu_set_t own;
   static uint32_t known = 0;

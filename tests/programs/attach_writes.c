@@ -10,6 +10,25 @@
 
 enum { kPiece = 4 << 20 };
 
+/* `count` vectors here and a few more there, so that they do not end at the same places; the first ones are empty. */
+static ssize_t write_remotely(pid_t pid, unsigned char* from, uint64_t to, int count) {
+  struct iovec local[200], remote[200];
+  const int there = count == 1 ? 1 : count + 37;
+  local[0] = (struct iovec){from, 0};
+  remote[0] = (struct iovec){(void*)to, 0};
+  for (int index = 0; index < count; ++index) {
+    const size_t begin = (size_t)kPiece / (size_t)count * (size_t)index;
+    const size_t end = index + 1 == count ? kPiece : (size_t)kPiece / (size_t)count * (size_t)(index + 1);
+    local[index + 1] = (struct iovec){from + begin, end - begin};
+  }
+  for (int index = 0; index < there; ++index) {
+    const size_t begin = (size_t)kPiece / (size_t)there * (size_t)index;
+    const size_t end = index + 1 == there ? kPiece : (size_t)kPiece / (size_t)there * (size_t)(index + 1);
+    remote[index + 1] = (struct iovec){(void*)(to + begin), end - begin};
+  }
+  return process_vm_writev(pid, local, (unsigned long)count + 1, remote, (unsigned long)there + 1, 0);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank;
@@ -36,8 +55,7 @@ int main(int argc, char** argv) {
       MPI_Wait(&request, MPI_STATUS_IGNORE);
       for (size_t at = 0; at < bytes; at += kPiece) {
         fill(target, kPiece, (unsigned)round + (unsigned)(at / kPiece));
-        struct iovec local = {target, kPiece}, remote = {(void*)(about[0] + at), kPiece};
-        CHECK(process_vm_writev((pid_t)about[1], &local, 1, &remote, 1, 0) == kPiece);
+        CHECK(write_remotely((pid_t)about[1], target, about[0] + at, round % 2 == 0 ? 1 : 100) == kPiece);
       }
       MPI_Barrier(MPI_COMM_WORLD);
     }

@@ -195,11 +195,7 @@ int main(int argc, char** argv) {
   } else {
     communicators();
   }
-  long sum = 0;
-  MPI_Reduce(&received, &sum, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (rank == 0) {
-    printf("ok %ld\n", sum);
-  }
+  report_received();
   MPI_Finalize();
   return 0;
 }

@@ -135,6 +135,32 @@ static void receive(int kind, void* in, int count, int room, MPI_Datatype type, 
   ++received;
 }
 
+/* A message to the next rank in one way, and one from the rank before in the other; `content`: of bytes. */
+static void transfer(int sends, int receives, void* out, int sent_count, MPI_Datatype sent, void* in, int room,
+                     MPI_Datatype taken, int content, int tag) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (sends == RSEND || sends == IRSEND || sends == RSEND_INIT) {
+    MPI_Request posted;
+    MPI_Status status;
+    MPI_Irecv(in, room, taken, from, tag, MPI_COMM_WORLD, &posted);
+    let_go(taken);
+    MPI_Barrier(MPI_COMM_WORLD);
+    request = begin_send(sends, out, sent_count, sent, tag);
+    end_send(sends, &request);
+    MPI_Wait(&posted, &status);
+    check_status(&status, from, tag, content);
+    ++received;
+  } else if (rank % 2 == 0) {
+    request = begin_send(sends, out, sent_count, sent, tag);
+    receive(receives, in, content, room, taken, tag);
+    end_send(sends, &request);
+  } else {
+    receive(receives, in, content, room, taken, tag);
+    request = begin_send(sends, out, sent_count, sent, tag);
+    end_send(sends, &request);
+  }
+}
+
 /* From a quarter of the largest cache on content is copied past the caches: content around the size from which it is copied
  * past the caches; `most` where memory is short. */
 static void past_the_caches(long most) {
@@ -185,7 +211,7 @@ static void calls(unsigned stride) {
         if (++seed % stride != 0) {
           continue;
         }
-        const int count = sizes[s], tag = (int)(seed % 30000), ready = sends == RSEND || sends == IRSEND || sends == RSEND_INIT;
+        const int count = sizes[s], tag = (int)(seed % 30000);
         const int small = count < (512 << 10) && seed % 3 == 0;
         unsigned char *out = small ? small_out : large_out, *in = small ? small_in : large_in;
         const int room = count + (seed % 2 == 0 ? 0 : 1000);
@@ -194,26 +220,7 @@ static void calls(unsigned stride) {
         if (received % 16 == 0) {
           press();
         }
-        MPI_Request request = MPI_REQUEST_NULL;
-        if (ready) {
-          MPI_Request posted;
-          MPI_Status status;
-          MPI_Irecv(in, room, MPI_BYTE, from, tag, MPI_COMM_WORLD, &posted);
-          MPI_Barrier(MPI_COMM_WORLD);
-          request = begin_send(sends, out, count, MPI_BYTE, tag);
-          end_send(sends, &request);
-          MPI_Wait(&posted, &status);
-          check_status(&status, from, tag, count);
-          ++received;
-        } else if (rank % 2 == 0) {
-          request = begin_send(sends, out, count, MPI_BYTE, tag);
-          receive(receives, in, count, room, MPI_BYTE, tag);
-          end_send(sends, &request);
-        } else {
-          receive(receives, in, count, room, MPI_BYTE, tag);
-          request = begin_send(sends, out, count, MPI_BYTE, tag);
-          end_send(sends, &request);
-        }
+        transfer(sends, receives, out, count, MPI_BYTE, in, room, MPI_BYTE, count, tag);
         CHECK(same(in, (size_t)count, seed + (unsigned)from));
         CHECK(room == count || in[count] == 0x5a);
         CHECK(same(out, (size_t)count, seed + (unsigned)rank));

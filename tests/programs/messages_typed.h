@@ -47,7 +47,7 @@ static void typed(unsigned stride) {
         if (++seed % stride != 0) {
           continue;
         }
-        const int count = sizes[s], tag = (int)(seed % 30000), ready = sends == RSEND || sends == IRSEND || sends == RSEND_INIT;
+        const int count = sizes[s], tag = (int)(seed % 30000);
         const int gaps_sent = seed % 3 != 0, gaps_taken = seed % 3 != 1;
         const int room = count + (seed % 2 == 0 ? 0 : 83);
         const size_t content = (size_t)count * kElement;
@@ -60,27 +60,7 @@ static void typed(unsigned stride) {
         }
         const MPI_Datatype sent = gaps_sent ? sent_type() : MPI_BYTE, taken = gaps_taken ? taken_type() : MPI_BYTE;
         const int sent_count = gaps_sent ? count : count * kElement, taken_count = gaps_taken ? room : room * kElement;
-        MPI_Request request = MPI_REQUEST_NULL;
-        if (ready) {
-          MPI_Request posted;
-          MPI_Status status;
-          MPI_Irecv(in, taken_count, taken, from, tag, MPI_COMM_WORLD, &posted);
-          let_go(taken);
-          MPI_Barrier(MPI_COMM_WORLD);
-          request = begin_send(sends, out, sent_count, sent, tag);
-          end_send(sends, &request);
-          MPI_Wait(&posted, &status);
-          check_status(&status, from, tag, (int)content);
-          ++received;
-        } else if (rank % 2 == 0) {
-          request = begin_send(sends, out, sent_count, sent, tag);
-          receive(receives, in, (int)content, taken_count, taken, tag);
-          end_send(sends, &request);
-        } else {
-          receive(receives, in, (int)content, taken_count, taken, tag);
-          request = begin_send(sends, out, sent_count, sent, tag);
-          end_send(sends, &request);
-        }
+        transfer(sends, receives, out, sent_count, sent, in, taken_count, taken, (int)content, tag);
         size_t next = 0;
         for (size_t at = 0; at < content; ++at) {
           const size_t place = place_when_taken(at, gaps_taken);

@@ -97,9 +97,9 @@ int main(int argc, char** argv) {
   for (int index = 0; index < count; ++index) {
     pieces[index] = (struct iovec){memory + (size_t)index * kBlock + (size_t)index % 60 * 64, kPiece};
   }
-  char name[] = "scattered_vectors_XXXXXX";
-  const int file = mkstemp(name);
-  CHECK(file >= 0 && unlink(name) == 0);
+  FILE* const temporary = tmpfile();
+  CHECK(temporary != NULL);
+  const int file = fileno(temporary);
   int ends[2];
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   for (unsigned round = 0; round < 3; ++round) {
