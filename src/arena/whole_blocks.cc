@@ -55,35 +55,6 @@ class Guard {
   bool refused_ = false;
 };
 
-/// By small pages.
-Status write_to_alias(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes) {
-  const uint64_t begin = offset / kPageBytes * kPageBytes;
-  const uint64_t end = (offset + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-  long result = 0;
-  do {  // it says what is wrong where a store would end the process
-    result = system_call(SYS_madvise, partition.alias + begin, end - begin, MADV_POPULATE_WRITE);
-  } while (result == -EINTR || result == -EAGAIN);
-  if (is_error(result)) {
-    return Status::kNoMemory;
-  }
-  memcpy(reinterpret_cast<void*>(partition.alias + offset), content, bytes);
-  return Status::kOk;
-}
-
-Status write_to_file(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes) {
-  while (bytes > 0) {
-    const long written = system_call(SYS_pwrite64, partition.descriptor, content, bytes, offset);
-    if (is_error(written) && written != -EINTR) {
-      return Status::kNoMemory;
-    }
-    const uint64_t done = written > 0 ? static_cast<uint64_t>(written) : 0;
-    offset += done;
-    content += done;
-    bytes -= done;
-  }
-  return Status::kOk;
-}
-
 }  // namespace
 
 Status make_whole(const Partition& partition, uint64_t block, Run at_rest) {
@@ -109,23 +80,16 @@ Status make_whole(const Partition& partition, uint64_t block, Run at_rest) {
              : Status::kOk;
 }
 
-Status write_content(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes, Run at_rest) {
-  if (!partition.blocks_are_pages) {
-    return write_to_file(partition, offset, content, bytes);
-  }
+Status write_content(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes) {
   while (bytes > 0) {
-    const uint64_t to_border = kBlockBytes - offset % kBlockBytes;
-    const uint64_t piece = to_border < bytes ? to_border : bytes;
-    const Guard guard(partition, block_of(offset), at_rest);
-    const Status status = guard.is_refused() ? write_to_alias(partition, offset, content, piece)
-                                             : write_to_file(partition, offset, content, piece);
-    if (status != Status::kOk) {
-      return status;
+    const long written = system_call(SYS_pwrite64, partition.descriptor, content, bytes, offset);
+    if (is_error(written) && written != -EINTR) {
+      return Status::kNoMemory;
     }
-    trace::count(trace::Counter::kBlocksMadeWhole, guard.is_refused() || piece < kBlockBytes ? 0 : 1);
-    offset += piece;
-    content += piece;
-    bytes -= piece;
+    const uint64_t done = written > 0 ? static_cast<uint64_t>(written) : 0;
+    offset += done;
+    content += done;
+    bytes -= done;
   }
   return Status::kOk;
 }

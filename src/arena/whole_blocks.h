@@ -29,9 +29,9 @@ struct Run {
 /// of `at_rest` are. kNoMemory if the kernel refuses. For the pager's thread, while memory is watched.
 base::Status make_whole(const Partition& partition, uint64_t block, Run at_rest);
 
-/// Makes memory of the partition from `offset` on with that content, without mapping it; of pages as make_whole() does.
-/// kNoMemory if the kernel refuses. For the pager's thread, while memory is watched.
-base::Status write_content(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes, Run at_rest);
+/// Makes memory of the partition from `offset` on with that content, without mapping it; of small pages. kNoMemory if the
+/// kernel refuses. For where blocks are not pages.
+base::Status write_content(const Partition& partition, uint64_t offset, const char* content, uint64_t bytes);
 
 /// Copies a page of this process into the partition; false if it cannot be read or the kernel has no memory.
 bool copy_page(const Partition& partition, uint64_t offset, uintptr_t page);

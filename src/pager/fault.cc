@@ -146,9 +146,8 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
   if (state.resident.is_hidden(block)) {
     state.resident.used(block);
     trace::count(Counter::kFaultsProbation);
-    Stream* stream = continues_stream(block, page) ? extend_stream(block) : nullptr;
-    if (stream != nullptr) {
-      show_ahead(*stream);
+    if (continues_stream(block, page)) {
+      extend_stream(block);
     }
   }
   if ((word & (kMarker | kMapped)) == kMarker && gets_page_of_probe(block, page, write)) {

@@ -19,10 +19,6 @@ bool is_special(uint64_t block) {
 }  // namespace
 
 void place_content(uint64_t first, uint64_t count, const char* content) {
-  const uint64_t last = first + count - 1;
-  Run at_rest = {first, count};
-  at_rest.first -= first % 2 == 1 && is_read_into_buffer(first - 1) ? 1 : 0;
-  at_rest.count += (first - at_rest.first) + (last % 2 == 0 && is_read_into_buffer(last + 1) ? 1 : 0);
   for (uint64_t block = first; block < first + count;) {
     // With forked children the write comes later: what they still need of the block must be here before it can be given to
     // them.
@@ -36,12 +32,12 @@ void place_content(uint64_t first, uint64_t count, const char* content) {
     uint64_t filled = 0;
     uint64_t left = run > 0 ? run : 1;
     const View view = view_of_run(*state.partition, block, left);
-    if (run > 0 && !state.partition->blocks_are_pages) {  // fill() makes small pages
+    if (run > 0) {
       filled = state.engine->fill(view, content, writable);
     }
     if (filled < view.bytes) {
       const uint64_t offset = block * kBlockBytes + filled;
-      if (write_content(*state.partition, offset, content + filled, view.bytes - filled, at_rest) != base::Status::kOk) {
+      if (write_content(*state.partition, offset, content + filled, view.bytes - filled) != base::Status::kOk) {
         die_without_memory();
       }
       if (run > 0) {

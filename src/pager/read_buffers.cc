@@ -27,6 +27,9 @@ int filled = 0;  // of the first ones, since they were emptied
 
 /// As many as take a forty-eighth of the memory that there is for each rank that computes at the same time.
 int how_many() {
+  if (state.partition->blocks_are_pages) {
+    return 0;
+  }
   const node::Ledger& ledger = *state.session->ledger;
   const uint32_t alive = ledger.alive.load(std::memory_order_relaxed);
   const int64_t ranks = alive < ledger.slots() ? alive : ledger.slots();
@@ -84,15 +87,6 @@ void give_back_read_buffer(uint64_t first) {
       return;
     }
   }
-}
-
-bool is_read_into_buffer(uint64_t block) {
-  for (const Buffer& buffer : buffers) {
-    if (buffer.used && block - buffer.first < buffer.count) {
-      return true;
-    }
-  }
-  return false;
 }
 
 void empty_read_buffers() {

@@ -4,7 +4,8 @@
 // at a time. Read into a buffer that is always there instead, a block is made, filled and mapped by one call (UFFDIO_COPY, or a
 // write to the memory file): the copy costs 30 us of 256 KiB, and 120 us of page faults are saved. The buffers are counted as
 // what the process has outside the arena; their number follows the budget, and a rank that waits for long
-// has none.
+// has none. Where a block is one page (arena/whole_blocks.h) there are none, either: to make that page takes one fault, and the
+// disk reads into it.
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once
@@ -25,9 +26,6 @@ char* take_read_buffer(uint64_t first, uint64_t count);
 /// The buffer that was taken for blocks from `first`; nullptr if they are read in place.
 char* read_buffer_of(uint64_t first);
 void give_back_read_buffer(uint64_t first);
-
-/// Whether the block is being read into a buffer, so that its place in the arena is not in use.
-bool is_read_into_buffer(uint64_t block);
 
 /// Gives the memory of buffers that are not in use back to the system.
 void empty_read_buffers();

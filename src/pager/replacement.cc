@@ -20,6 +20,10 @@ constexpr uint64_t kBeginning = 16;  // memory is full when more than this part 
 constexpr uint64_t kGroup = 16;      // blocks that are chosen together
 constexpr int kMostLooks = 64;
 constexpr uint32_t kMuchOlder = 4;  // times
+constexpr int kSeenTogether = 8;    // blocks; half a group
+
+/// Whether who goes over blocks in order comes from one to the other, or back.
+bool are_neighbours(uint32_t one, uint32_t other) { return one + 1 == other || other + 1 == one; }
 
 /// The same number for all blocks of a group, as good as random.
 uint32_t lot_of(uint64_t block) {
@@ -52,6 +56,7 @@ void Replacement::append(uint32_t block, Place place) {
   entry.previous = list.tail;
   entry.place = place;
   entry.listed = true;
+  entry.shown = false;
   (list.tail != kNoBlock ? blocks_[list.tail].next : list.head) = block;
   list.tail = block;
   ++list.count;
@@ -64,6 +69,7 @@ void Replacement::prepend(uint32_t block, Place place) {
   entry.previous = kNoBlock;
   entry.place = place;
   entry.listed = true;
+  entry.shown = false;
   (list.head != kNoBlock ? blocks_[list.head].previous : list.tail) = block;
   list.head = block;
   ++list.count;
@@ -92,8 +98,10 @@ bool Replacement::displace_kept(uint32_t last_used) {
     if (hidden_at >= last_used || (displaced > 0 && !much_older)) {
       break;
     }
+    const bool shown = blocks_[oldest].shown;
     unlink(oldest);
     prepend(oldest, kPassingHidden);
+    blocks_[oldest].shown = shown;
     ++displaced;
   }
   return displaced > 0;
@@ -106,9 +114,11 @@ bool Replacement::is_chosen(uint64_t block) const { return lot_of(block) * known
 bool Replacement::displace_unchosen() {
   for (int looks = 0; looks < kMostLooks && lists_[kKeptHidden].head != kNoBlock; ++looks) {
     const uint32_t oldest = lists_[kKeptHidden].head;
+    const bool shown = blocks_[oldest].shown;
     unlink(oldest);
     if (!is_chosen(oldest)) {
       prepend(oldest, kPassingHidden);
+      blocks_[oldest].shown = shown;
       return true;
     }
     append(oldest, kKept);
@@ -184,11 +194,13 @@ void Replacement::used(uint64_t block) {
   const uint32_t last_used = entry.used_at;
   const bool was_kept = entry.place == kKeptHidden;
   const bool again = !entry.ahead;
+  const uint32_t next = entry.next;
   blocks_[block].ahead = false;
   unlink(block);
   if (was_kept) {
     grown_ = grown_ > kShrinking ? grown_ - kShrinking : 0;
     append(number, kKept);
+    used_with_first(number, next);
   } else {
     append(number, again && displace_kept(last_used) ? kKept : kPassing);
   }
@@ -220,26 +232,53 @@ uint32_t Replacement::next_victim() const {
   return of_passing != kNoBlock && (enough_pass || of_kept == kNoBlock || kept_cannot_leave) ? of_passing : of_kept;
 }
 
+uint32_t Replacement::hide_next(Place from, Place to) {
+  const uint32_t block = lists_[from].head;
+  unlink(block);
+  append(block, to);
+  blocks_[block].hidden_at = now_;
+  return block;
+}
+
+/// The neighbours that were used after `first`, which is hidden now, count as hidden with it.
+void Replacement::hide_with_first(uint32_t first) {
+  uint32_t last = first;
+  for (int together = 1; together < kSeenTogether; ++together) {
+    const uint32_t next = lists_[kKept].head;
+    if (next == kNoBlock || !are_neighbours(last, next) || next / kGroup != first / kGroup) {
+      return;
+    }
+    last = hide_next(kKept, kKeptHidden);
+    blocks_[last].shown = true;
+  }
+}
+
+/// `first` was used, and so are those that were hidden with it, of which `next` is the first.
+void Replacement::used_with_first(uint32_t first, uint32_t next) {
+  while (next != kNoBlock && blocks_[next].shown && are_neighbours(first, next)) {
+    first = next;
+    next = blocks_[first].next;
+    unlink(first);
+    append(first, kKept);
+    blocks_[first].used_at = ++now_;
+  }
+}
+
 uint32_t Replacement::next_to_hide() {
-  const auto hide = [this](Place from, Place to) {
-    const uint32_t block = lists_[from].head;
-    unlink(block);
-    append(block, to);
-    blocks_[block].hidden_at = now_;
-    return block;
-  };
   if (lists_[kPassing].head != kNoBlock && lists_[kPassingHidden].count < (passing() - coming_) / kPassingHiddenPart) {
-    return hide(kPassing, kPassingHidden);
+    return hide_next(kPassing, kPassingHidden);
   }
   if (lists_[kKept].head != kNoBlock && lists_[kKeptHidden].count < kept() / kKeptHiddenPart) {
-    return hide(kKept, kKeptHidden);
+    const uint32_t first = hide_next(kKept, kKeptHidden);
+    hide_with_first(first);
+    return first;
   }
   return kNoBlock;
 }
 
 bool Replacement::is_hidden(uint64_t block) const {
   const Block& entry = blocks_[block];
-  return entry.listed && (entry.place == kPassingHidden || entry.place == kKeptHidden);
+  return entry.listed && !entry.shown && (entry.place == kPassingHidden || entry.place == kKeptHidden);
 }
 
 bool Replacement::are_alike(uint64_t one, uint64_t other) const {

@@ -13,7 +13,10 @@
 //
 // Uses are seen only where they fault, so the oldest quarter of the kept blocks and the older half of the passing ones are
 // *hidden* from the program: one that is still in use faults, for microseconds instead of a transfer, and is known to be. How
-// long a kept block has been hidden in vain is a lower bound for the time since its last use. Time is counted in uses seen.
+// long a kept block has been hidden in vain is a lower bound for the time since its last use. Time is counted in uses seen. Of
+// kept neighbours that were used one after the other only the first is hidden: who goes over them again comes there first, and
+// its use is that of the others. (Hiding and showing each cost nearly as much as reading half of them: a sweep over twice the
+// memory has as many kept blocks as it reads.)
 //
 // The passing queue begins at a sixteenth of memory. It grows while blocks come back that had passed through too fast (programs
 // that work in a window that moves), and shrinks when hidden kept blocks turn out to be in use.
@@ -94,6 +97,7 @@ class Replacement {
     bool listed;
     bool ahead;   // read ahead, and not seen in use
     bool coming;  // expected, and not loaded yet
+    bool shown;   // in a hidden place, but not hidden: the block before it in the list is, for both
   };
   struct List {
     uint32_t head = kNoBlock;
@@ -107,6 +111,9 @@ class Replacement {
   [[nodiscard]] double passing_target(uint64_t room) const;
   void unlink(uint64_t block);
   void append(uint32_t block, Place place);
+  uint32_t hide_next(Place from, Place to);
+  void hide_with_first(uint32_t first);
+  void used_with_first(uint32_t first, uint32_t next);
   void prepend(uint32_t block, Place place);
   bool displace_kept(uint32_t last_used);
   [[nodiscard]] bool is_chosen(uint64_t block) const;

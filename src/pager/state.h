@@ -124,11 +124,8 @@ void pump();
 // streams.cc
 /// Whether a reader that comes from the blocks beside goes on here; it then meets one of the nearest pages first.
 bool continues_stream(uint64_t block, uint32_t page);
-/// Notes that a reader is at `block`; widens or starts its window. Returns its stream; nullptr if this may be the beginning of
-/// one.
-Stream* extend_stream(uint64_t block);
-/// Maps what was hidden of the blocks that the stream's reader comes to next, all at once.
-void show_ahead(Stream& stream);
+/// Notes that a reader is at `block`; widens or starts its window.
+void extend_stream(uint64_t block);
 /// Notes that blocks from `first` on have been read; as many more are to be read, so that the disk goes on meanwhile.
 void note_arrival(uint64_t first, uint64_t count);
 /// Whether the program writes to what it reads there, as far as its last markers tell.

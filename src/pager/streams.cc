@@ -3,8 +3,7 @@
 // A stream has a window, from its last fault on, that doubles while the reader goes on. A block in the middle of it stays
 // unmapped (the marker): its first use says that the reader is on its way, and so does the use of a block that was hidden, or
 // the wait for one that is being read. Each read that ends asks for as many more, up to two windows from the reader's last
-// fault, so that the disk goes on while content is placed. Hidden blocks that a reader comes to next are shown with the one it
-// is at.
+// fault, so that the disk goes on while content is placed.
 //
 // Markers are samples, too: they are mapped as the program uses them. If it has written to the last ones, what follows is
 // mapped writable at once, which saves a fault a block; if it was wrong, as much is written out in vain as lies between two
@@ -26,7 +25,6 @@ constexpr uint32_t kNearestPages = 16;
 constexpr uint32_t kNearestOfYoung = 2;
 constexpr uint64_t kYoung = 3;
 constexpr int64_t kSureSamples = 2;
-constexpr int64_t kShownAhead = 16;
 constexpr int64_t kMostUnseen = 64;
 constexpr int64_t kWide = 4 * static_cast<int64_t>(kTransferBlocks);
 
@@ -192,21 +190,21 @@ bool continues_stream(uint64_t block, uint32_t page) {
   return direction > 0 ? page < nearest : page >= kBlockBytes / kPageBytes - nearest;
 }
 
-Stream* extend_stream(uint64_t number) {
+void extend_stream(uint64_t number) {
   const auto block = static_cast<int64_t>(number);
   int64_t direction = 0;
   Stream* stream = stream_of(number, direction);
   if (stream == nullptr && is_seen_already(block)) {
-    return nullptr;
+    return;
   }
   if (stream == nullptr) {  // perhaps the beginning of one
     begin_stream({block, block, block, 2, 0, 0, block});
-    return nullptr;
+    return;
   }
   if (is_sparse_reader(static_cast<uint64_t>(stream->last))) {
     *stream = {};
     prefer_single_pages();
-    return nullptr;
+    return;
   }
   if (stream->direction == 0) {
     stream->direction = direction;
@@ -227,39 +225,6 @@ Stream* extend_stream(uint64_t number) {
   const int64_t end = block + direction * (1 + stream->window);
   stream->end = (stream->end - end) * direction > 0 ? stream->end : end;
   extend_by(*stream, 0);
-  return stream;
-}
-
-void show_ahead(Stream& stream) {
-  const int64_t direction = stream.direction;
-  const int64_t most = stream.window / 2 < kShownAhead ? stream.window / 2 : kShownAhead;
-  const auto is_shown = [](int64_t number, bool dirty) {
-    const auto block = static_cast<uint64_t>(number);
-    if (number < 0 || block >= committed_blocks() || !state.resident.is_hidden(block)) {
-      return false;
-    }
-    const uint64_t word = word_of(block).load(std::memory_order_relaxed);
-    return state_of(word) == kResident && (word & (kMapped | kMarker)) == 0 && ((word & kDirty) != 0) == dirty &&
-           (!dirty || may_write(block));
-  };
-  const int64_t begin = stream.last + direction;
-  const bool dirty = is_shown(begin, true);
-  int64_t count = 0;
-  while (count < most && is_shown(begin + direction * count, dirty)) {
-    state.resident.used(static_cast<uint64_t>(begin + direction * count++));
-  }
-  const int64_t next = begin + direction * count;  // where the reader meets the next fault, even if nothing was read ahead
-  stream.next = (next - stream.next) * direction > 0 ? next : stream.next;
-  const auto first = static_cast<uint64_t>(direction > 0 ? begin : next + 1);
-  for (uint64_t done = 0; done < static_cast<uint64_t>(count);) {
-    uint64_t run = static_cast<uint64_t>(count) - done;
-    state.engine->map(view_of_run(*state.partition, first + done, run), dirty);
-    for (uint64_t block = first + done; block < first + done + run; ++block) {
-      change_word(word_of(block), dirty ? kUndefined : 0, kMapped | (dirty ? kWritable : 0));
-    }
-    done += run;
-  }
-  trace::count(Counter::kBlocksShownAhead, static_cast<uint64_t>(count));
 }
 
 void note_arrival(uint64_t first, uint64_t count) {

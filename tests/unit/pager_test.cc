@@ -142,9 +142,9 @@ void expect_whole_blocks(const char* memory, uint64_t budget, const char* engine
 
 TEST_P(EveryEngine, BlocksThatComeBackAreOnePage) { expect_whole_blocks("24M", 24 << 20, GetParam()); }
 
-TEST_P(EveryEngine, BlocksThatComeBackAreOnePageWithReadBuffers) {
+TEST_P(EveryEngine, BlocksThatComeBackAreOnePageWithoutReadBuffers) {
   expect_whole_blocks("64M", 64 << 20, GetParam());
-  EXPECT_EQ(counted(Counter::kBytesReadBuffered) > 0, partition().blocks_are_pages && geteuid() == 0);
+  EXPECT_EQ(counted(Counter::kBytesReadBuffered), 0U);
 }
 
 TEST_P(EveryEngine, WhoWritesToWhatIsReadAheadFaultsOnce) {
@@ -175,7 +175,7 @@ TEST_P(EveryEngine, WhoWritesToWhatIsReadAheadFaultsOnce) {
   EXPECT_EQ(wrong, 0U);
 }
 
-TEST_P(EveryEngine, WhatWasHiddenIsShownAheadOfItsReader) {
+TEST_P(EveryEngine, OneOfManyNeighboursIsHidden) {
   constexpr uint64_t kWords = (80 << 20) / 8;
   uint64_t* array = start_with_words(kWords, "64M", GetParam());
   ASSERT_NE(array, nullptr);
@@ -191,7 +191,9 @@ TEST_P(EveryEngine, WhatWasHiddenIsShownAheadOfItsReader) {
     }
   }
   EXPECT_EQ(wrong, 0U);
-  EXPECT_GT(counted(Counter::kBlocksShownAhead), counted(Counter::kFaultsProbation));
+  // Each pass uses what was kept again, three quarters of memory; two of three faults are spared, if not seven of eight.
+  EXPECT_GT(counted(Counter::kFaultsProbation), 0U);
+  EXPECT_LT(counted(Counter::kFaultsProbation), 12 * (48 << 20) / arena::kBlockBytes / 3);
 }
 
 TEST_P(EveryEngine, WhatIsOnlyReadIsNotWritten) {
