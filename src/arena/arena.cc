@@ -303,4 +303,12 @@ Status populate(const Partition& partition, uint64_t block, uint64_t count) {
   return base::is_error(result) ? Status::kNoMemory : Status::kOk;
 }
 
+Status populate_page(const Partition& partition, uint64_t offset) {
+  long result = 0;
+  do {
+    result = system_call(SYS_madvise, partition.alias + offset, kPageBytes, MADV_POPULATE_WRITE);
+  } while (result == -EINTR || result == -EAGAIN);
+  return base::is_error(result) ? Status::kNoMemory : Status::kOk;
+}
+
 }  // namespace headroom::arena

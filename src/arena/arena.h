@@ -131,6 +131,8 @@ void punch_bytes(const Partition& partition, uint64_t offset, uint64_t bytes);
 
 /// Gives the blocks zero-filled physical memory where they have none, in small pages. kNoMemory if the kernel refuses.
 base::Status populate(const Partition& partition, uint64_t block, uint64_t count);
+/// The same for one page, at that offset; in the alias, too.
+base::Status populate_page(const Partition& partition, uint64_t offset);
 
 inline uint64_t block_of(uint64_t offset) { return offset / kBlockBytes; }
 inline uint64_t state_of(uint64_t word) { return word & kStateMask; }

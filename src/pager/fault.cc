@@ -26,6 +26,19 @@ constexpr uint64_t kTouchAhead = 16;   // blocks
 constexpr uint64_t kPartForPages = 4;  // of memory is cleared when a sparse reader is found
 constexpr uint64_t kFreshLately = 16;  // first touches that faulted
 
+/// Calls `visit` with each access that waits, of which there are mostly few, among the first places; until it returns true.
+template <typename Visit>
+bool find_pending(Visit visit) {
+  int left = state.pending_count;
+  for (Pending* pending = state.pending; left > 0 && pending < state.pending + kMaxPending; ++pending) {
+    left -= pending->used ? 1 : 0;
+    if (pending->used && visit(*pending)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Room for one block that somebody waits for.
 bool take_room_for_one() {
   if (reserve_blocks(1)) {
@@ -198,14 +211,14 @@ void end_pending(Pending& pending) {
 
 /// Ends the accesses that have their rights with the blocks' content.
 void end_satisfied(uint64_t first, uint64_t count) {
-  for (Pending& pending : state.pending) {
-    if (pending.used && pending.block >= first && pending.block < first + count) {
-      const uint64_t wanted = kMapped | (pending.write ? kWritable : 0);
-      if ((word_of(pending.block).load(std::memory_order_relaxed) & wanted) == wanted) {
-        end_pending(pending);
-      }
+  find_pending([=](Pending& pending) {
+    const uint64_t wanted = kMapped | (pending.write ? kWritable : 0);
+    if (pending.block >= first && pending.block < first + count &&
+        (word_of(pending.block).load(std::memory_order_relaxed) & wanted) == wanted) {
+      end_pending(pending);
     }
-  }
+    return false;
+  });
 }
 
 bool bring_now(Request& request) {
@@ -286,17 +299,22 @@ void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
   }
   trace::count(Counter::kFaults);
   note_entry(block, page);
+  bool in_order = false;
   const bool from_storage = state_of(word) == kStored || state_of(word) == kReading || state_of(word) == kSinglePages;
   if (from_storage) {
     const bool goes_on = continues_stream(block, page);
-    note_storage_fault(goes_on);
+    in_order = goes_on;
     if (goes_on && state_of(word) == kReading) {
       extend_stream(block);  // so that the disk is busy while what it has read is put in its place
     }
     trace::count(Counter::kFaultsStorage);
     count_for_label(block, 1, 0);
   }
-  if (!(from_storage && must_wait_for_turn(state_of(word) != kReading)) && serve(block, write, page)) {
+  const bool served = !(from_storage && must_wait_for_turn(state_of(word) != kReading)) && serve(block, write, page);
+  if (from_storage) {
+    note_storage_fault(in_order);  // takes time, so the disk is at work meanwhile
+  }
+  if (served) {
     if (request != nullptr) {
       finish(*request);
     }
@@ -329,14 +347,14 @@ void bring(Request& request) {
 
 bool serve_waiting(uint64_t first, uint64_t count, uint32_t page) {
   bool some = false;
-  for (Pending& pending : state.pending) {
-    const bool meant = pending.used && pending.block >= first && pending.block < first + count &&
-                       (page == kWholeBlock || page == pending.page);
+  find_pending([&](Pending& pending) {
+    const bool meant = pending.block >= first && pending.block < first + count && (page == kWholeBlock || page == pending.page);
     if (meant && served_now(pending)) {
       end_pending(pending);
       some = true;
     }
-  }
+    return false;
+  });
   return some;
 }
 
@@ -373,13 +391,12 @@ void pump() {
     (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages), Urgency::kNobodyWaits);
   }
   const bool waits = state.turn_is_cut && must_wait_for_turn(false);
-  if (state.pending_count > 0) {
-    for (Pending& pending : state.pending) {
-      if (pending.used && !(waits && pending.from_storage) && served_now(pending)) {
-        end_pending(pending);
-      }
+  find_pending([waits](Pending& pending) {
+    if (!(waits && pending.from_storage) && served_now(pending)) {
+      end_pending(pending);
     }
-  }
+    return false;
+  });
   for (int index = 0; index < state.bring_count;) {
     if (bring_now(*state.bring[index])) {
       finish(*state.bring[index]);

@@ -184,11 +184,15 @@ bool looks_again_at_once() {
          (state.pending_count > 0 && ledger.held_slots.load(std::memory_order_relaxed) <= ledger.cores());
 }
 
-/// Looks for what a reader of single pages brings, without a look at everything. Before the thread looks at all of it, it does
-/// so this often.
-void await_single_pages() {
-  constexpr int kLooks = 16;
-  for (int look = 0; look < kLooks && !state.store->has_completions() && !serve_engine(); ++look) {
+/// Serves what a reader of single pages asks for and what the disk brings it, without a look at everything, which takes as long
+/// as a quarter of a read. Before the thread looks at all of it, it does so this often.
+void serve_single_pages() {
+  constexpr int kLooks = 32;
+  for (int look = 0; look < kLooks; ++look) {
+    if (state.store->has_completions() && collect_transfer()) {
+      pump();
+    }
+    serve_engine();
   }
 }
 
@@ -200,16 +204,17 @@ pid_t launcher = 0;  // whose cores the thread may use, or 0
 void follow_cores() {
   static cpu_set_t own;
   static uint32_t known = 0;
+  const node::Ledger& ledger = *state.session->ledger;
+  const uint32_t now = ledger.cores_in_mask.load(std::memory_order_acquire);
+  if (launcher == 0 || now == known) {
+    return;
+  }
   if (known == 0) {
     CPU_ZERO(&own);
     if (base::is_error(base::system_call(SYS_sched_getaffinity, 0, sizeof own, &own))) {
       launcher = 0;  // more cores than a set has room for
+      return;
     }
-  }
-  const node::Ledger& ledger = *state.session->ledger;
-  const uint32_t now = launcher == 0 ? known : ledger.cores_in_mask.load(std::memory_order_acquire);
-  if (now == known) {
-    return;
   }
   known = now;
   const cpu_set_t cores = node::cores_of_helper(ledger, own, launcher);
@@ -242,7 +247,7 @@ void* pager_thread(void*) {
     }
     const bool stays_awake = looks_again_at_once();
     if (stays_awake) {
-      await_single_pages();
+      serve_single_pages();
     }
     const int timeout_ms = stays_awake ? 0 : wait_ms();
     timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};

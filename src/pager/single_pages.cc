@@ -29,7 +29,15 @@ struct Pages {
   uint32_t leaving;  // pages that will be free when they have ended
 };
 
+struct PageRead {
+  bool used;
+  uint32_t page;
+  uint64_t block;
+};
+
 Pages* table = nullptr;
+PageRead page_reads[Store::kDepth] = {};
+char* page_buffers = nullptr;  // one for each of these; the first ones first, so that no more have memory than are needed
 char* fill_buffer = nullptr;
 constexpr uint64_t kNone = UINT64_MAX;
 uint64_t filled_block = kNone;  // the one that is being filled
@@ -68,6 +76,24 @@ void make_room_ahead() {
   }
 }
 
+int index_of_read(uint64_t block, uint32_t page) {
+  int index = 0;
+  while (!page_reads[index].used || page_reads[index].block != block || page_reads[index].page != page) {
+    ++index;
+  }
+  return index;
+}
+
+/// There is one: fewer transfers than that are under way.
+char* take_page_buffer(uint64_t block, uint32_t page) {
+  int index = 0;
+  while (page_reads[index].used) {
+    ++index;
+  }
+  page_reads[index] = {true, page, block};
+  return page_buffers + static_cast<uint64_t>(index) * kPageBytes;
+}
+
 void start_page_read(uint64_t block, uint32_t page) {
   note_page_read(block, page);
   const uint64_t now = base::monotonic_ns();
@@ -82,7 +108,10 @@ void start_page_read(uint64_t block, uint32_t page) {
   }
   state.resident.used(block);
   pages.reading |= bit_of(page);
-  start_page_transfer(false, block, page, 1, alias_of_page(block, page));
+  start_page_transfer(false, block, page, 1, take_page_buffer(block, page));
+  if (populate_page(*state.partition, block * kBlockBytes + page * kPageBytes) != base::Status::kOk) {
+    die_without_memory();
+  }
   make_room_ahead();
 }
 
@@ -138,7 +167,8 @@ void write_dirty_pages(uint64_t block) {
 bool open_single_pages(uint64_t blocks) {
   table = static_cast<Pages*>(base::reserve_memory(blocks * sizeof(Pages)));
   fill_buffer = static_cast<char*>(base::reserve_memory(kBlockBytes));
-  return table != nullptr && fill_buffer != nullptr && open_random_access(blocks);
+  page_buffers = static_cast<char*>(base::reserve_memory(Store::kDepth * kPageBytes));
+  return table != nullptr && fill_buffer != nullptr && page_buffers != nullptr && open_random_access(blocks);
 }
 
 bool serve_page(uint64_t block, uint32_t page, bool write) {
@@ -176,8 +206,14 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   return false;
 }
 
+const char* content_of_page(uint64_t block, uint32_t page) {
+  return page_buffers + static_cast<uint64_t>(index_of_read(block, page)) * kPageBytes;
+}
+
 void page_read_done(uint64_t block, uint32_t page) {
   Pages& pages = table[block];
+  memcpy(alias_of_page(block, page), content_of_page(block, page), kPageBytes);
+  page_reads[index_of_read(block, page)].used = false;
   pages.reading &= ~bit_of(page);
   pages.present |= bit_of(page);
   trace::count(Counter::kSinglePagesRead);

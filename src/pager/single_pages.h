@@ -2,7 +2,8 @@
 //
 // A program that jumps about reads a block of 256 KiB for the sake of a few words, and writes it back for one. Where that is
 // seen to happen, the page alone is read (block state SINGLE_PAGES): the block stays on storage, and some of its pages are in
-// memory, too. They are reserved page by page, mapped page by page, and written back alone if they were written. A block of
+// memory, too. They are reserved page by page, mapped page by page, and written back alone if they were written. The disk reads
+// into a buffer of its own for each, and the page is made meanwhile: to copy it takes a tenth of that. A block of
 // which half has come in this way, one that is read in order after all, and one that somebody holds, is filled: read as a
 // whole into a buffer, from where the pages that were missing are copied.
 //
@@ -31,6 +32,8 @@ int64_t evict_pages(uint64_t block);
 void page_read_done(uint64_t block, uint32_t page);
 void page_write_done(uint64_t block);
 void fill_done(uint64_t block);
+/// Where the content of a page lies that has been read; page_read_done() gives it its place.
+const char* content_of_page(uint64_t block, uint32_t page);
 /// Whether what a fill has read is what was written (checksums.h), before fill_done().
 bool fill_is_right(uint64_t block);
 /// Whether the block, which is READING, has pages that the program can write.

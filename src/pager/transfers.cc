@@ -75,7 +75,10 @@ void act_on(const Completion& done) {
   if (done.write) {
     note_written_to_storage();
   }
-  const char* buffer = !done.write && kind == kBlocks ? read_buffer_of(number) : nullptr;
+  const auto page = static_cast<uint32_t>(number % kPagesOfBlock);
+  const char* buffer = done.write || kind == kFill ? nullptr
+                       : kind == kPages            ? content_of_page(number / kPagesOfBlock, page)
+                                                   : read_buffer_of(number);
   if (!done.write && !is_right(kind, number, bytes, buffer)) {
     die_of_damage(bytes);
   }
@@ -83,7 +86,7 @@ void act_on(const Completion& done) {
   if (kind == kPages && done.write) {
     page_write_done(number / kPagesOfBlock);
   } else if (kind == kPages) {
-    page_read_done(number / kPagesOfBlock, static_cast<uint32_t>(number % kPagesOfBlock));
+    page_read_done(number / kPagesOfBlock, page);
   } else if (done.write) {
     write_done(number, count);
   } else {
