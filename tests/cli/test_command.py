@@ -265,6 +265,7 @@ def test_bench_paging(tmp_path):
     assert drawing.startswith("<svg") and ">read, later passes<" in drawing and ">aggressive<" in drawing
     rows = {row["phase"]: row for row in json.loads(figures.read_text())}
     assert {"touch", "read, first pass", "read, later passes", "update", "random-read"} <= rows.keys()
+    assert {"objects-tree", "objects-lists", "objects-threads"} <= rows.keys() and " M/s" in done.stdout
     later = rows["read, later passes"]
     assert {"plain", "again", "lazy", "auto", "aggressive"} <= later["seconds"].keys()
     assert later["needed"] > 0 and later["bound"] > 0

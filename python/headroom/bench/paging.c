@@ -4,9 +4,10 @@
  *   paging disk FOLDER MIB  bandwidth and small reads of a file there, past the page cache
  *
  * Phases: touch read write update backward strided in-step columns, one pass over the array each; random-read:N and
- * random-update:N, N words at random in each rank. Content is checked: word i is i * kStep + version, so a pass knows the sum
- * that it must find. Prints "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest rank; of all; the last
- * two under Headroom, else 0). */
+ * random-update:N, N words at random in each rank; objects-...:N, small objects beside the array (objects.h). Content is
+ * checked: word i is i * kStep + version, so a pass knows the sum that it must find. Prints
+ * "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest rank; of all; the last two under Headroom, else
+ * 0). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <headroom/headroom.h>
@@ -143,7 +144,9 @@ static void update_random(uint64_t count, uint64_t seed) {
   }
 }
 
-/* Bytes of the array that the phase goes over, or of the words that it uses. */
+#include "objects.h"
+
+/* Bytes of the array that the phase goes over, or eight for each word that it uses or thing that it does with an object. */
 static uint64_t run_phase(const char* phase, uint64_t seed) {
   static const struct {
     const char* name;
@@ -162,6 +165,12 @@ static uint64_t run_phase(const char* phase, uint64_t seed) {
     read_random(count, seed);
   } else if (count > 0 && strncmp(phase, "random-update:", 14) == 0) {
     update_random(count, seed);
+  } else if (count > 0 && strncmp(phase, "objects-tree:", 13) == 0) {
+    return 8 * use_tree(count);
+  } else if (count > 0 && strncmp(phase, "objects-lists:", 14) == 0) {
+    return 8 * use_lists(count);
+  } else if (count > 0 && strncmp(phase, "objects-threads:", 16) == 0) {
+    return 8 * use_threads(count);
   } else {
     fprintf(stderr, "paging: no phase is called %s\n", phase);
     MPI_Abort(MPI_COMM_WORLD, 2);

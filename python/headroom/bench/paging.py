@@ -46,9 +46,19 @@ class Group(NamedTuple):
 
 
 GROUPS = {
-    "quick": Group(1, 96, 48, ["touch", "read", "read", "update", "random-read:2000"], "twice the budget"),
+    "quick": Group(
+        1,
+        96,
+        48,
+        [
+            *["touch", "read", "read", "update", "random-read:2000"],
+            *["objects-tree:5000", "objects-lists:5000", "objects-threads:5000"],
+        ],
+        "twice the budget",
+    ),
     "quick coarsen": Group(2, 96, 64, ["coarsen"], "three times the budget"),
     "memory": Group(1, 512, 2048, [*SWEEPS, "random-read:2000000"], "memory enough"),
+    "objects": Group(1, 2, 2048, ["objects-tree:1000000", "objects-lists:1000000", "objects-threads:500000"], "memory enough"),
     "sweeps": Group(1, 1024, 512, SWEEPS, "twice the budget"),
     "rounds": Group(4, 256, 512, SWEEPS, "twice the budget"),
     "patterns": Group(1, 512, 256, ["touch", "in-step", "in-step", "in-step", "columns"], "twice the budget"),
@@ -111,7 +121,7 @@ def bound_of(group: Group, phase: str, disk: dict[str, float]) -> tuple[float | 
     """Seconds that the disk needs, and MiB that must be read, if each pass finds all of the budget in memory."""
     missing = group.ranks * group.mib - group.budget
     kind = phase.split(",")[0]
-    if missing <= 0 or kind.startswith("random") or kind in ("strided", "columns"):
+    if missing <= 0 or kind.startswith(("random", "objects")) or kind in ("strided", "columns"):
         return None, None
     if kind == "touch":
         return missing / disk["write"], 0
@@ -225,8 +235,10 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
 
 
 def speed_of(row: Row, side: str) -> str:
-    """MiB/s, or thousands of accesses a second."""
+    """MiB/s, or thousands of accesses, or millions of operations on objects, a second."""
     seconds = row.seconds[side]
+    if row.phase.startswith("objects"):
+        return f"{row.bytes / 8e6 / seconds:.1f} M/s"
     return (
         f"{row.bytes / 8000 / seconds:.1f} k/s" if row.phase.startswith("random") else f"{row.bytes / MIB / seconds:.0f} MiB/s"
     )
