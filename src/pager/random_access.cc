@@ -20,14 +20,15 @@ constexpr int kLongSure = 16;         // so many more are remembered
 constexpr int kDoubt = 4;
 constexpr int kSparseFaults = 1 << 16;  // so long a sparse reader is remembered
 constexpr uint32_t kKnownTurns = 16;
+constexpr uint64_t kAskedAgain = 8;   // one block in so many
 constexpr uint64_t kWholeAhead = 32;  // blocks
 constexpr int kRecent = 4;
 
-/// Of a block: the pages that were read alone in that turn, the turn in which these were many for the first time, and the last
-/// one in which the block was read as a whole instead.
+/// Of a block: the pages that were read alone in that turn, the last turn in which these were many, and the last one in which
+/// the block was read as a whole instead.
 struct ReadInTurn {
   uint32_t turn;
-  uint32_t many_since;
+  uint32_t many_in;
   uint32_t whole_in;
   uint64_t pages;
 };
@@ -38,6 +39,7 @@ uint64_t came_back = 0;    // pages that were read in this turn for the second t
 uint64_t read_once = 0;    // different pages read in it
 uint64_t jumped_to = 0;    // blocks of which pages were read alone in it, or that were read as a whole instead
 uint32_t too_many_in = 0;  // the last turn in which these did not fit in memory
+uint32_t still_so_in = 0;  // the last turn in which a block that was asked again turned out to be jumped about in still
 int sureness = 0;
 bool room_is_wanted = false;
 int sparse_faults = 0;  // so many on storage are expected to be those of sparse readers
@@ -60,9 +62,16 @@ int faults_until_sure() {
   return blocks > kLeastSure ? blocks : kLeastSure;
 }
 
-/// Whether so many of the block's pages are read alone in a turn that it would have been better to read it as a whole.
-bool is_jumped_about_in(const ReadInTurn& known) {
-  return __builtin_popcountll(known.pages) >= pages_worth_a_block() && current_turn - known.many_since < kKnownTurns;
+bool is_recent(uint32_t turn) { return turn != 0 && current_turn - turn < kKnownTurns; }
+
+/// Whether so many of the block's pages are read alone in a turn that it would have been better to read it as a whole. That is
+/// believed for some turns. Then a few blocks are asked again, by single reads; as long as these say so, it is believed of the
+/// others, too. (To ask all of them made every fifth pass of 8 ranks that jump about two to three times as long.)
+bool is_jumped_about_in(uint64_t block) {
+  const ReadInTurn& known = read_in_turn[block];
+  const bool is_asked = (block * 0x9e3779b97f4a7c15U >> 32) % kAskedAgain == 0;  // as good as random
+  return __builtin_popcountll(known.pages) >= pages_worth_a_block() &&
+         (is_recent(known.many_in) || (!is_asked && is_recent(still_so_in)));
 }
 
 void note_whole_read(ReadInTurn& known) {
@@ -114,12 +123,13 @@ void note_page_read(uint64_t block, uint32_t page) {
   ((known.pages & bit_of(page)) != 0 ? came_back : read_once) += 1;
   known.pages |= bit_of(page);
   if (__builtin_popcountll(known.pages) >= pages_worth_a_block()) {
-    known.many_since = current_turn;
+    still_so_in = known.many_in != 0 && !is_recent(known.many_in) ? current_turn : still_so_in;
+    known.many_in = current_turn;
   }
 }
 
 bool is_better_read_whole(uint64_t block) {
-  if (!is_jumped_about_in(read_in_turn[block]) || !jumps_about_in_what_fits()) {
+  if (!is_jumped_about_in(block) || !jumps_about_in_what_fits()) {
     return false;
   }
   note_whole_read(read_in_turn[block]);
@@ -182,8 +192,7 @@ bool read_ahead_in_jumps(uint64_t block) {
   const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
   uint64_t count = 0;
   if (read_in_turn[block].whole_in == current_turn) {
-    for (uint64_t next = block + 1; count < kWholeAhead && next < committed && is_jumped_about_in(read_in_turn[next]);
-         ++next, ++count) {
+    for (uint64_t next = block + 1; count < kWholeAhead && next < committed && is_jumped_about_in(next); ++next, ++count) {
       note_whole_read(read_in_turn[next]);
     }
   }
