@@ -6,6 +6,7 @@
 
 #include "pager/checksums.h"
 #include "pager/fork.h"
+#include "pager/page_readers.h"
 #include "pager/random_access.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -20,6 +21,7 @@ constexpr uint64_t kPages = kBlockBytes / kPageBytes;
 static_assert(kPages == 64, "a word has a bit for each page");
 constexpr int kFillAt = 32;  // pages
 constexpr uint64_t kAwakeNs = 200'000;
+constexpr uint64_t kEnoughToReadAhead = 64;  // resident blocks
 
 struct Pages {
   uint64_t present;
@@ -41,6 +43,7 @@ char* page_buffers = nullptr;  // one for each of these; the first ones first, s
 char* fill_buffer = nullptr;
 constexpr uint64_t kNone = UINT64_MAX;
 uint64_t filled_block = kNone;  // the one that is being filled
+PageReaders readers;
 
 uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
 
@@ -115,6 +118,44 @@ void start_page_read(uint64_t block, uint32_t page) {
   make_room_ahead();
 }
 
+/// Begins to read a page that its reader is likely to come to, if it is not here yet; false if there is no room for more.
+bool read_page_ahead(uint64_t block, uint32_t page) {
+  const uint64_t block_state = state_of(word_of(block).load(std::memory_order_relaxed));
+  if (block_state != kStored && block_state != kSinglePages) {
+    return true;
+  }
+  const bool is_here = block_state == kSinglePages && ((table[block].present | table[block].reading) & bit_of(page)) != 0;
+  if (is_here || is_better_read_whole(block)) {
+    return true;
+  }
+  const bool waited = state.waits_for_others;
+  const bool begun = state.store->in_flight() < Store::kDepth / 2 && reserve(kPageBytes);
+  state.waits_for_others = waited && state.waits_for_others;  // nobody waits for it yet
+  if (begun) {
+    start_page_read(block, page);
+    trace::count(Counter::kSinglePagesAhead);
+  }
+  return begun;
+}
+
+/// The program came to that page: reads what comes next, if it goes on by the same distance each time.
+void read_pages_ahead(uint64_t block, uint32_t page) {
+  const PagesAhead ahead = readers.note_use(block * kPages + page);
+  const auto committed = static_cast<int64_t>(state.partition->committed.load(std::memory_order_relaxed) / kPageBytes);
+  if (ahead.count == 0 || state.resident.count() < kEnoughToReadAhead) {
+    return;
+  }
+  state.store->begin_batch();
+  for (int64_t each = 0; each < ahead.count; ++each) {
+    const int64_t next = ahead.first + each * ahead.step;
+    if (next < 0 || next >= committed ||
+        !read_page_ahead(static_cast<uint64_t>(next) / kPages, static_cast<uint32_t>(static_cast<uint64_t>(next) % kPages))) {
+      break;
+    }
+  }
+  state.store->end_batch();
+}
+
 /// Reads the whole block into the buffer; from then on it is READING. False if that has to wait.
 bool start_fill(uint64_t block) {
   Pages& pages = table[block];
@@ -186,9 +227,11 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
     }
     pages.dirty |= writable ? bit : 0;
     state.engine->map(view_of_page(block, page), writable);
+    read_pages_ahead(block, page);
     return true;
   }
   if (!begins && (pages.reading & bit) != 0) {
+    read_pages_ahead(block, page);
     return false;
   }
   const bool continues = !begins && continues_recent(block, page);
@@ -202,6 +245,7 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   }
   if (can_transfer() && reserve(kPageBytes)) {
     start_page_read(block, page);
+    read_pages_ahead(block, page);
   }
   return false;
 }
@@ -218,7 +262,7 @@ void page_read_done(uint64_t block, uint32_t page) {
   pages.present |= bit_of(page);
   trace::count(Counter::kSinglePagesRead);
   // Who waits for this very page needs no room. The others may, and the room may be this block's: so they come last.
-  if (!serve_waiting(block, 1, page)) {
+  if (!serve_waiting(block, 1, page) && !readers.is_marker(block * kPages + page)) {
     state.engine->map(view_of_page(block, page), false);
   }
   (void)serve_waiting(block, 1);

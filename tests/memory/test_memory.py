@@ -77,6 +77,7 @@ def test_columns_of_a_matrix_are_read_in_single_pages(engine, tmp_path):
     run.assert_paged(footprint, budget)
     assert run.total("readers_sparse") > 0
     assert run.total("single_pages_read") > 3072
+    assert run.total("single_pages_ahead") > run.total("single_pages_read") // 2
     assert run.total("bytes_read") < 10 * footprint, run.report["total"]
 
 
