@@ -39,7 +39,7 @@ uint64_t came_back = 0;    // pages that were read in this turn for the second t
 uint64_t read_once = 0;    // different pages read in it
 uint64_t jumped_to = 0;    // blocks of which pages were read alone in it, or that were read as a whole instead
 uint32_t too_many_in = 0;  // the last turn in which these did not fit in memory
-uint32_t still_so_in = 0;  // the last turn in which a block that was asked again turned out to be jumped about in still
+uint32_t some_in = 0;      // the last turn in which that was found of some block
 int sureness = 0;
 bool room_is_wanted = false;
 int sparse_faults = 0;  // so many on storage are expected to be those of sparse readers
@@ -62,16 +62,17 @@ int faults_until_sure() {
   return blocks > kLeastSure ? blocks : kLeastSure;
 }
 
-bool is_recent(uint32_t turn) { return turn != 0 && current_turn - turn < kKnownTurns; }
+bool was_in_last(uint32_t turns, uint32_t turn) { return turn != 0 && current_turn - turn < turns; }
 
 /// Whether so many of the block's pages are read alone in a turn that it would have been better to read it as a whole. That is
-/// believed for some turns. Then a few blocks are asked again, by single reads; as long as these say so, it is believed of the
-/// others, too. (To ask all of them made every fifth pass of 8 ranks that jump about two to three times as long.)
+/// believed for some turns. Then a few blocks are asked again, by single reads; as long as some say so, it is believed of the
+/// others, too, for longer than until these are asked the next time. (To ask all of them made every fifth pass of 8 ranks that
+/// jump about two to three times as long.)
 bool is_jumped_about_in(uint64_t block) {
   const ReadInTurn& known = read_in_turn[block];
   const bool is_asked = (block * 0x9e3779b97f4a7c15U >> 32) % kAskedAgain == 0;  // as good as random
   return __builtin_popcountll(known.pages) >= pages_worth_a_block() &&
-         (is_recent(known.many_in) || (!is_asked && is_recent(still_so_in)));
+         (was_in_last(kKnownTurns, known.many_in) || (!is_asked && was_in_last(2 * kKnownTurns, some_in)));
 }
 
 void note_whole_read(ReadInTurn& known) {
@@ -118,13 +119,13 @@ void note_page_read(uint64_t block, uint32_t page) {
   if (known.turn != current_turn) {
     known.turn = current_turn;
     known.pages = 0;
-    ++jumped_to;
+    jumped_to += known.whole_in != current_turn ? 1 : 0;
   }
   ((known.pages & bit_of(page)) != 0 ? came_back : read_once) += 1;
   known.pages |= bit_of(page);
   if (__builtin_popcountll(known.pages) >= pages_worth_a_block()) {
-    still_so_in = known.many_in != 0 && !is_recent(known.many_in) ? current_turn : still_so_in;
     known.many_in = current_turn;
+    some_in = current_turn;
   }
 }
 

@@ -309,7 +309,8 @@ void answer_requests_for_room() {
   state.answered_member = self.asked_by.load(std::memory_order_relaxed);
   const int64_t wanted = asked - state.leaving_bytes;
   const bool may_write = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come
-  if (wanted > 0 && evict(wanted, Urgency::kSomebodyWaits) < wanted && may_write) {
+  // What is leaving makes place for more to leave: pages that were written alone are a transfer each.
+  if (wanted > 0 && evict(wanted, Urgency::kSomebodyWaits) < wanted && may_write && state.leaving_bytes == 0) {
     self.refused_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     trace::count(Counter::kRoomRequestsRefused);
   }
