@@ -108,6 +108,7 @@ void hide_some() {
   };
   for (uint32_t block = state.resident.next_to_hide(); block != kNoBlock; block = state.resident.next_to_hide()) {
     if (!take_access(block)) {
+      state.resident.could_not_hide(block);
       continue;
     }
     if (count == 0 || block != first + count) {
@@ -121,11 +122,9 @@ void hide_some() {
 
 /// The blocks from `block` on that may go together with it, at most `most`.
 uint64_t run_of_victims(uint64_t block, uint64_t most) {
-  const bool was_hidden = state.resident.is_hidden(block);
   const uint64_t room = transfer_room(block);
   uint64_t count = 1;
-  while (count < most && count < room && state.resident.are_alike(block, block + count) &&
-         (!was_hidden || state.resident.is_hidden(block + count))) {
+  while (count < most && count < room && state.resident.may_leave_together(block, block + count)) {
     ++count;
   }
   return count;

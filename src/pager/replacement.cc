@@ -186,7 +186,7 @@ void Replacement::returned(uint64_t block) {
 
 void Replacement::used(uint64_t block) {
   const Block& entry = blocks_[block];
-  if (!entry.listed || !is_hidden(block)) {
+  if (!is_in_hidden_place(block)) {
     return;
   }
   ++now_;
@@ -276,13 +276,27 @@ uint32_t Replacement::next_to_hide() {
   return kNoBlock;
 }
 
-bool Replacement::is_hidden(uint64_t block) const {
-  const Block& entry = blocks_[block];
-  return entry.listed && !entry.shown && (entry.place == kPassingHidden || entry.place == kKeptHidden);
+void Replacement::could_not_hide(uint32_t block) {
+  uint32_t last = block;
+  uint32_t next = blocks_[block].next;
+  while (next != kNoBlock && blocks_[next].shown && are_neighbours(last, next)) {
+    last = next;
+    next = blocks_[last].next;
+    unlink(last);
+    prepend(last, kKept);  // the next ones to be hidden, each by itself
+  }
 }
 
-bool Replacement::are_alike(uint64_t one, uint64_t other) const {
-  return blocks_[one].listed && blocks_[other].listed && blocks_[one].place / 2 == blocks_[other].place / 2;
+bool Replacement::is_in_hidden_place(uint64_t block) const {
+  const Block& entry = blocks_[block];
+  return entry.listed && (entry.place == kPassingHidden || entry.place == kKeptHidden);
+}
+
+bool Replacement::is_hidden(uint64_t block) const { return is_in_hidden_place(block) && !blocks_[block].shown; }
+
+bool Replacement::may_leave_together(uint64_t one, uint64_t other) const {
+  return blocks_[one].listed && blocks_[other].listed && blocks_[one].place / 2 == blocks_[other].place / 2 &&
+         (!is_in_hidden_place(one) || is_in_hidden_place(other));
 }
 
 uint64_t Replacement::count() const { return passing() - coming_ + kept(); }

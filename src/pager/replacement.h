@@ -68,12 +68,14 @@ class Replacement {
   /// A block that should be hidden from the program, to learn whether it is in use; counts as hidden from now on. kNoBlock if
   /// enough are.
   uint32_t next_to_hide();
+  /// A block that next_to_hide() has named could not be hidden: it says nothing of the use of others.
+  void could_not_hide(uint32_t block);
 
   [[nodiscard]] bool is_listed(uint64_t block) const { return blocks_[block].listed; }
   /// Whether `block` was to be hidden and has not been used since.
   [[nodiscard]] bool is_hidden(uint64_t block) const;
-  /// Whether both are kept, or both are passing.
-  [[nodiscard]] bool are_alike(uint64_t one, uint64_t other) const;
+  /// Whether `other` may leave with `one`: both are kept, or both are passing, and it is as likely to be unused.
+  [[nodiscard]] bool may_leave_together(uint64_t one, uint64_t other) const;
   [[nodiscard]] uint64_t count() const;
 
   /// All resident blocks in the order in which they would leave: the first, and the one after another; kNoBlock at the end.
@@ -115,6 +117,7 @@ class Replacement {
   void hide_with_first(uint32_t first);
   void used_with_first(uint32_t first, uint32_t next);
   void prepend(uint32_t block, Place place);
+  [[nodiscard]] bool is_in_hidden_place(uint64_t block) const;
   bool displace_kept(uint32_t last_used);
   [[nodiscard]] bool is_chosen(uint64_t block) const;
   bool displace_unchosen();

@@ -170,18 +170,13 @@ bool collect_transfer() {
 }
 
 bool collect_transfers() {
-  Completion done[16];
+  // One by one: acting on an end may begin another transfer, which takes the place of the one that has ended, not of several.
+  Completion done = {};
   bool some = false;
-  for (;;) {
-    const int found = state.store->collect(done, 16);
-    for (int index = 0; index < found; ++index) {
-      act_on(done[index]);
-    }
-    some = some || found > 0;
-    if (found < 16) {
-      return some;
-    }
+  for (; state.store->collect(&done, 1) > 0; some = true) {
+    act_on(done);
   }
+  return some;
 }
 
 }  // namespace headroom::pager
