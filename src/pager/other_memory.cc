@@ -130,7 +130,8 @@ int64_t measure_if_due() {
   const uint64_t wanted_ns = state.idle.load(std::memory_order_relaxed) ? interval_ns / 2 : interval_ns;
   const int64_t roughly = measure_roughly();
   if (measured_ns == 0 || begin - measured_ns > wanted_ns) {
-    measured = measure();
+    const int64_t exactly = measure();
+    measured = exactly > 0 ? exactly : roughly;  // 0: smaps cannot be read
     roughly_then = roughly;
     measured_ns = base::monotonic_ns();
     interval_ns = (measured_ns - begin) * kTimesLonger;

@@ -26,6 +26,7 @@ PagesAhead PageReaders::go_on(Reader& reader, int64_t page) {
     const int64_t middle = page + reader.step * (reader.window / 2);
     reader.marker = (middle - ahead.first) * direction > 0 ? middle : ahead.first;
     reader.next = farthest + reader.step;
+    named_for_ = &reader;
   }
   return ahead;
 }
@@ -80,6 +81,8 @@ PagesAhead PageReaders::note_use(uint64_t number) {
   }
   return {0, 1, 0};
 }
+
+void PageReaders::not_read_from(int64_t first) { named_for_->next = first; }
 
 bool PageReaders::is_marker(uint64_t page) const {
   for (const Reader& reader : readers_) {

@@ -23,6 +23,8 @@ class PageReaders {
  public:
   /// Notes that the program came to that page; returns what to read ahead. The same page again means nothing.
   PagesAhead note_use(uint64_t page);
+  /// Of what note_use() has named last, the pages from `first` on were not read: they may be named again.
+  void not_read_from(int64_t first);
   /// Whether the page is to stay unmapped when it has been read.
   [[nodiscard]] bool is_marker(uint64_t page) const;
 
@@ -42,6 +44,7 @@ class PageReaders {
   bool begin_or_repeat(int64_t page);
 
   Reader readers_[kReaders] = {};
+  Reader* named_for_ = nullptr;
   uint64_t clock_ = 0;
 };
 

@@ -283,7 +283,7 @@ void Replacement::could_not_hide(uint32_t block) {
     last = next;
     next = blocks_[last].next;
     unlink(last);
-    prepend(last, kKept);  // the next ones to be hidden, each by itself
+    prepend(last, kKept);  // the next ones to be hidden
   }
 }
 

@@ -309,8 +309,10 @@ void answer_requests_for_room() {
   state.answered_member = self.asked_by.load(std::memory_order_relaxed);
   const int64_t wanted = asked - state.leaving_bytes;
   const bool may_write = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come
-  // What is leaving makes place for more to leave: pages that were written alone are a transfer each.
-  if (wanted > 0 && evict(wanted, Urgency::kSomebodyWaits) < wanted && may_write && state.leaving_bytes == 0) {
+  const int64_t gone = wanted > 0 ? evict(wanted, Urgency::kSomebodyWaits) : 0;
+  // Part of it is no refusal if it has to be written: pages that were read alone are a transfer each, so more can follow.
+  const bool more_can_follow = gone > 0 && state.leaving_bytes > 0;
+  if (gone < wanted && may_write && !more_can_follow) {
     self.refused_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     trace::count(Counter::kRoomRequestsRefused);
   }

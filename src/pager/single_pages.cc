@@ -9,6 +9,7 @@
 #include "pager/page_readers.h"
 #include "pager/random_access.h"
 #include "pager/state.h"
+#include "pager/store_speed.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -59,9 +60,9 @@ char* alias_of_page(uint64_t block, uint64_t page) {
 
 void set_state(uint64_t block, uint64_t clear, uint64_t set) { change_word(word_of(block), clear | kStateMask, set); }
 
-bool reserve(int64_t bytes) {
+bool reserve(int64_t bytes, Urgency urgency = Urgency::kSomebodyWaits) {
   if (!node::reserve(*state.session->ledger, *state.session->self, bytes)) {
-    make_room(kBlockBytes);  // several pages' worth: the next ones will want it
+    make_room(kBlockBytes, urgency);  // several pages' worth: the next ones will want it
     if (!node::reserve(*state.session->ledger, *state.session->self, bytes)) {
       return false;
     }
@@ -99,9 +100,7 @@ char* take_page_buffer(uint64_t block, uint32_t page) {
 
 void start_page_read(uint64_t block, uint32_t page) {
   note_page_read(block, page);
-  const uint64_t now = base::monotonic_ns();
-  state.awake_until_ns = now + kAwakeNs;
-  state.session->self->read_page_at_ns.store(now, std::memory_order_relaxed);
+  state.awake_until_ns = base::monotonic_ns() + kAwakeNs;
   Pages& pages = table[block];
   if (state_of(word_of(block).load(std::memory_order_relaxed)) == kStored) {
     pages = {};
@@ -118,18 +117,19 @@ void start_page_read(uint64_t block, uint32_t page) {
   make_room_ahead();
 }
 
-/// Begins to read a page that its reader is likely to come to, if it is not here yet; false if there is no room for more.
+/// Begins to read a page that its reader is likely to come to, if it is there and not here yet; false if there is no room for
+/// more.
 bool read_page_ahead(uint64_t block, uint32_t page) {
   const uint64_t block_state = state_of(word_of(block).load(std::memory_order_relaxed));
-  if (block_state != kStored && block_state != kSinglePages) {
+  if ((block_state != kStored && block_state != kSinglePages) ||
+      page * kPageBytes >= view_of_block(*state.partition, block).bytes) {  // behind the end of a static array
     return true;
   }
-  const bool is_here = block_state == kSinglePages && ((table[block].present | table[block].reading) & bit_of(page)) != 0;
-  if (is_here || is_better_read_whole(block)) {
+  if (block_state == kSinglePages && ((table[block].present | table[block].reading) & bit_of(page)) != 0) {
     return true;
   }
   const bool waited = state.waits_for_others;
-  const bool begun = state.store->in_flight() < Store::kDepth / 2 && reserve(kPageBytes);
+  const bool begun = state.store->in_flight() < Store::kDepth / 2 && reserve(kPageBytes, Urgency::kNobodyWaits);
   state.waits_for_others = waited && state.waits_for_others;  // nobody waits for it yet
   if (begun) {
     start_page_read(block, page);
@@ -140,20 +140,28 @@ bool read_page_ahead(uint64_t block, uint32_t page) {
 
 /// The program came to that page: reads what comes next, if it goes on by the same distance each time.
 void read_pages_ahead(uint64_t block, uint32_t page) {
+  if (state.turn_is_cut || state.resident.count() < kEnoughToReadAhead) {
+    return;
+  }
   const PagesAhead ahead = readers.note_use(block * kPages + page);
   const auto committed = static_cast<int64_t>(state.partition->committed.load(std::memory_order_relaxed) / kPageBytes);
-  if (ahead.count == 0 || state.resident.count() < kEnoughToReadAhead) {
+  if (ahead.count == 0) {
     return;
   }
   state.store->begin_batch();
   for (int64_t each = 0; each < ahead.count; ++each) {
     const int64_t next = ahead.first + each * ahead.step;
-    if (next < 0 || next >= committed ||
-        !read_page_ahead(static_cast<uint64_t>(next) / kPages, static_cast<uint32_t>(static_cast<uint64_t>(next) % kPages))) {
+    if (next < 0 || next >= committed) {
+      break;
+    }
+    const auto number = static_cast<uint64_t>(next);
+    if (!read_page_ahead(number / kPages, static_cast<uint32_t>(number % kPages))) {
+      readers.not_read_from(next);
       break;
     }
   }
   state.store->end_batch();
+  forget_timed_read();  // what was begun first has waited for the others
 }
 
 /// Reads the whole block into the buffer; from then on it is READING. False if that has to wait.
@@ -245,6 +253,7 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   }
   if (can_transfer() && reserve(kPageBytes)) {
     start_page_read(block, page);
+    state.session->self->read_page_at_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     read_pages_ahead(block, page);
   }
   return false;

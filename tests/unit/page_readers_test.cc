@@ -79,6 +79,19 @@ TEST(PageReaders, LeaveJumpsAlone) {
   EXPECT_LT(pages.read_ahead(), 100'000 / 1000);
 }
 
+TEST(PageReaders, NameAgainWhatWasNotRead) {
+  PageReaders readers;
+  PagesAhead ahead = {};
+  uint64_t page = 0;
+  for (; ahead.count == 0; page += 16) {
+    ahead = readers.note_use(page);
+  }
+  EXPECT_EQ(ahead.first, static_cast<int64_t>(page));
+  readers.not_read_from(ahead.first + ahead.step);  // one was read, and the next one is asked for
+  ahead = readers.note_use(page + 16);
+  EXPECT_EQ(ahead.first, static_cast<int64_t>(page + 32));
+}
+
 TEST(PageReaders, TakeTheSamePageAgainForOneUse) {
   PageReaders readers;
   for (uint64_t row = 0; row < 100; ++row) {
