@@ -18,7 +18,7 @@ def compile_stress(mpi):
         (2, 3, 20, "aggressive", 32, "auto"),
         (1, 1, 60, "lazy", 32, "auto"),
         (1, 3, 80, "auto", 96, "never"),
-        (1, 3, 40, "auto", 96, "auto"),
+        (1, 3, 80, "auto", 96, "auto"),
     ],
 )
 def test_stress(mpi, engine, ranks, threads, each, policy, memory, huge_pages, tmp_path):
