@@ -15,8 +15,8 @@
 // *hidden* from the program: one that is still in use faults, for microseconds instead of a transfer, and is known to be. How
 // long a kept block has been hidden in vain is a lower bound for the time since its last use. Time is counted in uses seen. Of
 // kept neighbours that were used one after the other only the first is hidden: who goes over them again comes there first, and
-// its use is that of the others. (Hiding and showing each cost nearly as much as reading half of them: a sweep over twice the
-// memory has as many kept blocks as it reads.)
+// its use is that of the others. (A sweep over twice the memory has as many kept blocks as it reads, and to hide and show each
+// was nearly half of the mapping work.)
 //
 // The passing queue begins at a sixteenth of memory. It grows while blocks come back that had passed through too fast (programs
 // that work in a window that moves), and shrinks when hidden kept blocks turn out to be in use.

@@ -197,6 +197,26 @@ TEST(Replacement, KeepsWhatIsUsedOfNeighboursThatWereLoadedInOrder) {
   EXPECT_LE(memory.take_loads(), 20 * hot * 3 / 2);  // 3782 if each block is hidden by itself, and then 3800
 }
 
+TEST(Replacement, NamesTheNeighboursOfWhatCannotBeHidden) {
+  Replacement replacement;
+  ASSERT_TRUE(replacement.open(kBlocks));
+  for (uint64_t block = 0; block < 64; ++block) {
+    replacement.loaded(block);
+  }
+  uint32_t first = replacement.next_to_hide();
+  while (!replacement.is_hidden(first) || replacement.may_leave_together(first, 63)) {  // a passing one
+    first = replacement.next_to_hide();
+  }
+  EXPECT_FALSE(replacement.is_hidden(first + 1));  // its use is that of `first`
+  replacement.could_not_hide(first);
+  std::vector<uint32_t> named;
+  for (uint32_t next = replacement.next_to_hide(); next != kNoBlock; next = replacement.next_to_hide()) {
+    named.push_back(next);
+  }
+  ASSERT_FALSE(named.empty());
+  EXPECT_NE(first, named.front());
+}
+
 TEST(Replacement, LearnsANewWorkingSetThatFits) {
   Memory memory;
   for (int pass = 0; pass < 4; ++pass) {
