@@ -163,14 +163,22 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
       extend_stream(block);
     }
   }
+  const bool had_pages = is_probed(block);
   if ((word & (kMarker | kMapped)) == kMarker && gets_page_of_probe(block, page, write)) {
-    // Read-only, and the block's word does not say it: whatever else is done with the block is done as if nothing were mapped.
-    state.engine->map({view.address + page * kPageBytes, kPageBytes}, false);
+    // The block's word does not say MAPPED: whatever else is done with the block is done as if nothing were mapped, but for
+    // what keeps a write from being lost.
+    state.engine->map({view.address + page * kPageBytes, kPageBytes}, write);
+    if (write) {
+      change_word(word_of(block), kUndefined, kDirty | kWritable);
+    }
     extend_stream(block);
     return true;
   }
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write.
   const bool writable = write || ((word & kDirty) != 0 && state_of(word) == kResident && may_write(block));
+  if (had_pages) {
+    state.engine->hide(view);  // map() would lift the protection of all of it, and each page fault once more
+  }
   state.engine->map(view, writable);
   change_word(word_of(block), kMarker | (writable ? kUndefined : 0), kMapped | (writable ? kDirty | kWritable : 0));
   if ((word & kMarker) != 0) {

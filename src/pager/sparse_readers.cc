@@ -45,7 +45,7 @@ bool open_sparse_readers(uint64_t blocks) {
 }
 
 void note_entry(uint64_t block, uint32_t page) {
-  if (page == kWholeBlock || (probe.runs && probe.block == block)) {
+  if (page == kWholeBlock || is_probed(block)) {
     return;
   }
   const auto entry = static_cast<uint16_t>(era * kPagesOfBlock + page);
@@ -54,20 +54,24 @@ void note_entry(uint64_t block, uint32_t page) {
   entries[block] = entry;
 }
 
+bool is_probed(uint64_t block) { return probe.runs && probe.block == block; }
+
 bool gets_page_of_probe(uint64_t block, uint32_t page, bool write) {
-  const bool is_probed = probe.runs && probe.block == block;
-  if (write || page == kWholeBlock || state.engine->kind() == base::EngineChoice::kSigsegv) {
-    if (is_probed) {
+  if (page == kWholeBlock || state.engine->kind() == base::EngineChoice::kSigsegv) {
+    if (is_probed(block)) {
       end_probe(false);  // it gets the whole block, so nothing more will be seen
     }
     return false;
   }
-  if (!is_probed) {
+  if (!is_probed(block)) {
     if (++markers % kMarkersToAProbe != 0 || entered != block) {
       return false;
     }
     probe = {true, entered_again, block, bit_of(page)};
     return true;
+  }
+  if (write && (probe.pages & bit_of(page)) != 0) {
+    return true;  // it was read before
   }
   const uint64_t beside = (page > 0 ? bit_of(page - 1) : 0) | (page + 1 < kPagesOfBlock ? bit_of(page + 1) : 0);
   if ((probe.pages & (beside | bit_of(page))) != 0) {
@@ -83,7 +87,7 @@ bool gets_page_of_probe(uint64_t block, uint32_t page, bool write) {
 }
 
 bool is_sparse_reader(uint64_t block) {
-  if (!probe.runs || probe.block != block) {
+  if (!is_probed(block)) {
     return false;
   }
   end_probe(true);

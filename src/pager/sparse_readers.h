@@ -18,6 +18,8 @@ bool open_sparse_readers(uint64_t blocks);
 
 /// Notes the page at which a fault came to a block; the faults of a probe are not new entries.
 void note_entry(uint64_t block, uint32_t page);
+/// Whether the reader has pages of the block alone, mapped although the block's word does not say so.
+bool is_probed(uint64_t block);
 /// Whether the access to a marker, which is in memory and not mapped, is to get its page alone.
 bool gets_page_of_probe(uint64_t block, uint32_t page, bool write);
 /// A reader that was seen at `block` before goes on. True if it was found often enough to use few pages, the same as the last

@@ -91,6 +91,18 @@ def test_columns_of_a_static_matrix_end_with_it(engine, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
+def test_columns_that_are_read_and_changed_are_moved_in_single_pages(engine, tmp_path):
+    """Each page that was read, or read ahead, is written to afterwards, and comes back changed."""
+    run = headroom_run([compile_program(None, "static_columns.c"), 3], tmp_path, memory="32M", engine=engine)
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    run.assert_paged(62 * MIB, 32 * MIB)
+    assert run.total("readers_sparse") > 0
+    assert run.total("single_pages_ahead") > 1001
+    assert run.total("single_pages_written") > 1001
+    assert run.total("bytes_read") < 10 * 62 * MIB, run.report["total"]
+
+
+@pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
 def test_strides_that_come_to_other_pages_each_time_are_read_in_blocks(engine, tmp_path):
     """Few pages of each block are used, but none again before all others: alone they would take longer than the blocks."""
     run = headroom_run([compile_program(None, "strided.c"), 64], tmp_path, memory="32M", engine=engine)
