@@ -46,7 +46,7 @@ if [ "$(cat build/venv/.requirements 2>/dev/null)" != "$requirements" ]; then
 fi
 
 export PATH="$PWD/build/venv/bin:$PATH"
-export CMAKE_ARGS="-DHEADROOM_TESTS=OFF -DHEADROOM_MPICH_INCLUDE=$PWD/build/mpi/mpich/include -DHEADROOM_OPENMPI_INCLUDE=$PWD/build/mpi/openmpi/include"
+export CMAKE_ARGS="-DHEADROOM_TESTS=OFF -DHEADROOM_WARNINGS_ARE_ERRORS=ON -DHEADROOM_MPICH_INCLUDE=$PWD/build/mpi/mpich/include -DHEADROOM_OPENMPI_INCLUDE=$PWD/build/mpi/openmpi/include"
 quietly "building and installing the command" \
   build/venv/bin/pip install -q --no-build-isolation --no-deps --force-reinstall .
 
