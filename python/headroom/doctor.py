@@ -27,6 +27,7 @@ UFFDIO_API = 0xC018AA3F
 # Missing and minor faults and write protection of shared memory, populated or not (src/pager/engine_userfaultfd.cc).
 USERFAULTFD_FEATURES = 1 << 0 | 1 << 5 | 1 << 10 | 1 << 12 | 1 << 13
 USERFAULTFD_IOC_NEW = 0xAA00
+USER_NAMESPACES = "root: sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0"
 
 
 class Finding(NamedTuple):
@@ -211,21 +212,31 @@ def offers_huge_pages() -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def _huge_pages() -> Finding | None:
+def _huge_pages(offered: bool) -> Finding | None:
     try:
         chosen = re.search(r"\[(\w+)\]", Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text())
     except OSError:
         return None
     where = {"always": "everywhere", "madvise": "where the program asks"}.get(chosen[1] if chosen else "", "nowhere")
-    if where == "nowhere" or offers_huge_pages():
+    if where == "nowhere" or offered:
         return Finding("huge pages", True, f"{where}, as transparent_hugepage/enabled says, while memory is enough")
     return Finding(
         "huge pages",
         False,
         f"none for memory that may be moved to storage: user namespaces are refused (the system gives them {where})",
-        "programs that use memory at random are slower, and moving memory to storage and back costs the kernel twice the time",
-        "root: sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0",
+        "programs that use memory at random are slower",
+        USER_NAMESPACES,
     )
+
+
+def moves_blocks_as_pages(version: tuple[int, ...], offered: bool) -> Finding:
+    """Whether a block can be one page of its size (src/arena/whole_blocks.h); `offered`: whether user namespaces are."""
+    cost = "moving memory to storage and back costs the processors about twice the time"
+    if version < (6, 14):
+        return Finding("blocks", False, "move in pages of 4 KiB: the kernel is older than 6.14", cost, "a newer kernel")
+    if not offered:
+        return Finding("blocks", False, "move in pages of 4 KiB: user namespaces are refused", cost, USER_NAMESPACES)
+    return Finding("blocks", True, "move as pages of 256 KiB")
 
 
 def _direct_io(path: str) -> bool:
@@ -306,6 +317,7 @@ def _library() -> Finding:
 def findings() -> list[Finding]:
     kernel = platform.release()
     version = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
+    offered = offers_huge_pages()
     return [
         Finding("system", True, f"Linux {kernel}, {platform.machine()}, {len(os.sched_getaffinity(0))} cores"),
         _library(),
@@ -314,7 +326,8 @@ def findings() -> list[Finding]:
         _userfaultfd(),
         _io_uring(),
         *_messages(),
-        *filter(None, [_huge_pages()]),
+        *filter(None, [_huge_pages(offered)]),
+        moves_blocks_as_pages(version, offered),
         *_limits(),
         _swap(),
         *_mpi(),

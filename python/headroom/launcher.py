@@ -21,7 +21,8 @@ class Launcher(NamedTuple):
     environment: dict[str, str]
 
 
-RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID", "FLUX_TASK_RANK")
+# As in src/base/launchers.h, in the same order.
+RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK")
 
 
 def is_first_rank(environment: Mapping[str, str]) -> bool:

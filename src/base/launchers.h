@@ -6,8 +6,8 @@
 namespace headroom::base {
 
 // In this order: a launcher that is started by another one leaves what that one said in the environment.
-inline constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID",
-                                                 "PALS_RANKID"};
+inline constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",    "PMIX_RANK",
+                                                 "SLURM_PROCID",         "PALS_RANKID", "FLUX_TASK_RANK"};
 
 /// This process's rank as its launcher says it; nullptr if none has started it. Thread-safe unless the environment is changed.
 inline const char* launched_rank() {

@@ -11,7 +11,7 @@ import pytest
 
 from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
-from headroom import hard_limit, machine
+from headroom import doctor, hard_limit, launcher, machine
 from variants import only_in_suites
 
 
@@ -42,10 +42,34 @@ def test_help_has_every_setting_and_only_those():
 def test_doctor_says_what_there_is():
     done = plain_run([HEADROOM, "doctor"])
     assert done.returncode == 0, done.stdout
-    for topic in ("system", "library", "memory", "storage", "page faults", "storage transfers", "messages", "one-sided", "MPI"):
+    for topic in (
+        "system",
+        "library",
+        "memory",
+        "storage",
+        "page faults",
+        "storage transfers",
+        "messages",
+        "one-sided",
+        "blocks",
+        "MPI",
+    ):
         assert re.search(rf"^(ok|--)  {topic}\b", done.stdout, re.M), done.stdout
     findings = json.loads(plain_run([HEADROOM, "doctor", "--json"]).stdout)
     assert {"topic", "good", "what", "cost", "remedy"} == set(findings[0])
+
+
+def test_doctor_says_how_blocks_move():
+    assert doctor.moves_blocks_as_pages((6, 14), True).good
+    old, refused = doctor.moves_blocks_as_pages((6, 13), True), doctor.moves_blocks_as_pages((6, 18), False)
+    assert not old.good and "6.14" in old.what and old.cost and old.remedy
+    assert not refused.good and "namespaces" in refused.what and "sysctl" in refused.remedy
+
+
+def test_the_ranks_variables_are_those_of_the_library():
+    """The command and the library take the same process for the first rank."""
+    listed = re.search(r"kRankVariables\[\] = \{(.*?)\}", (ROOT / "src/base/launchers.h").read_text(), re.S)
+    assert listed and tuple(re.findall(r'"(\w+)"', listed[1])) == launcher.RANKS
 
 
 def test_doctor_tries_what_messages_need():
@@ -108,9 +132,9 @@ def test_bad_values_are_named(tmp_path):
     wrong += [("--memory", "512", "did you mean 512M"), ("--memory", "0", "0 bytes"), ("--memory", "64B", "not a size")]
     wrong += [("--json", tmp_path / "none/run.json", "no such directory"), ("--json", tmp_path, "is a directory")]
     wrong += [("--memroy", "64M", "--memory")]  # not taken for the program
-    for launcher in ([], ["-np", "2"]):
+    for ranks in ([], ["-np", "2"]):
         for option, value, words in wrong:
-            done = plain_run([HEADROOM, "run", *launcher, option, value, "true"])
+            done = plain_run([HEADROOM, "run", *ranks, option, value, "true"])
             assert done.returncode not in (0, 126, 127)
             assert option in done.stderr and words in done.stderr, done.stderr
 
