@@ -112,22 +112,38 @@ bool belongs_in_arena(const void* caller) {
 
 namespace {
 
+constexpr uint64_t kMostAddresses = uint64_t{1} << 47;
+
+void say_that_one_is_refused(uint64_t bytes) {
+  trace::count(Counter::kAllocationsRefused);
+  if (said_that_one_was_refused.exchange(true, std::memory_order_relaxed)) {
+    return;
+  }
+  const auto mib = static_cast<unsigned long long>(bytes >> 20);
+  if (pager::partition().limit < arena::kPartitionBytes) {
+    base::log_warning(
+        "an allocation of %llu MiB stays in memory: addresses, or the limit on file sizes (ulimit -v, ulimit -f), do not "
+        "allow more that can be moved to storage",
+        mib);
+  } else {
+    base::log_warning(
+        "an allocation of %llu MiB stays in memory: a process can have %llu GiB that can be moved to storage, and has no such "
+        "piece left; more ranks can have more",
+        mib, static_cast<unsigned long long>(arena::kPartitionBytes >> 30));
+  }
+}
+
 /// Takes memory of the arena; nullptr if it cannot be had.
 void* take(uint64_t bytes, uint64_t alignment, bool zeroed) {
-  if (bytes > arena::kPartitionBytes || alignment > arena::kPartitionBytes) {
-    return nullptr;
+  if (bytes > kMostAddresses || alignment > arena::kPartitionBytes) {
+    return nullptr;  // nobody has such memory
   }
   const int saved_errno = errno;
-  const base::Result<Placement> placement = place(bytes, alignment);
+  const base::Result<Placement> placement =
+      bytes <= arena::kPartitionBytes ? place(bytes, alignment) : base::Result<Placement>(base::Status::kNoMemory);
   errno = saved_errno;
   if (!placement.ok()) {
-    trace::count(Counter::kAllocationsRefused);
-    if (!said_that_one_was_refused.exchange(true, std::memory_order_relaxed)) {
-      base::log_warning(
-          "an allocation of %llu MiB stays in memory: addresses, or the limit on file sizes (ulimit -v, ulimit -f), do not "
-          "allow more that can be moved to storage",
-          static_cast<unsigned long long>(bytes >> 20));
-    }
+    say_that_one_is_refused(bytes);
     return nullptr;
   }
   count_allocated(whole_pages(bytes));

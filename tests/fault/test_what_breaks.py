@@ -4,6 +4,7 @@ guard against one of them is taken away."""
 import json
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -100,6 +101,19 @@ def test_paths_structures_and_limits(engine, tmp_path):
     for limit in "ulimit -v", "ulimit -f":
         assert run.errors.count(limit) == 1
     run.assert_paged(28 * MIB, 16 * MIB)
+
+
+def test_more_than_a_process_can_have(tmp_path):
+    """What does not fit in its 256 GiB of addresses is plain memory, and that is said once, with the cause."""
+    script = (
+        "import mmap\n"
+        "kept = [mmap.mmap(-1, gib << 30, flags=0x4022) for gib in (200, 100, 300)]  # private, without reserve\n"
+        "for each in kept: each[5] = 1"
+    )
+    run = headroom_run([sys.executable, "-c", script], tmp_path, memory="64M")
+    assert run.status == 0, run.errors
+    assert run.errors.count("stays in memory") == run.errors.count("a process can have 256 GiB") == 1
+    assert run.total("allocations_refused") == 2
 
 
 @pytest.mark.parametrize("memory", ["512M", "24M"])
