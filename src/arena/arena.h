@@ -47,7 +47,7 @@ enum BlockState : uint64_t {
 inline constexpr uint64_t kDirty = 1 << 3;     // differs from what is on storage (or was never stored)
 inline constexpr uint64_t kHasCopy = 1 << 4;   // storage has the content of the block as it was when last clean
 inline constexpr uint64_t kMapped = 1 << 5;    // the view can be read without a fault
-inline constexpr uint64_t kWritable = 1 << 6;  // the view can be written without a fault
+inline constexpr uint64_t kWritable = 1 << 6;  // the view, or what is mapped of it, can be written without a fault
 inline constexpr uint64_t kMarker = 1 << 7;    // read ahead and left unmapped, so that its first use moves the window on
 inline constexpr uint64_t kOutOnce = 1 << 8;   // was evicted
 inline constexpr uint64_t kOutTwice = 1 << 9;  // was evicted again

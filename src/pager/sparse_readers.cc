@@ -16,7 +16,8 @@ struct Probe {
   bool runs;
   bool again;  // the reader came to the block at the same page as the last time
   uint64_t block;
-  uint64_t pages;  // that it has used, a bit each
+  uint64_t pages;    // that it has used, a bit each
+  uint64_t written;  // of these
 };
 
 Probe probe = {};
@@ -67,10 +68,15 @@ bool gets_page_of_probe(uint64_t block, uint32_t page, bool write) {
     if (++markers % kMarkersToAProbe != 0 || entered != block) {
       return false;
     }
-    probe = {true, entered_again, block, bit_of(page)};
+    probe = {true, entered_again, block, bit_of(page), write ? bit_of(page) : 0};
     return true;
   }
   if (write && (probe.pages & bit_of(page)) != 0) {
+    if ((probe.written & bit_of(page)) != 0) {
+      end_probe(false);  // it was being written out: who has pages alone is not seen to use the block
+      return false;
+    }
+    probe.written |= bit_of(page);
     return true;  // it was read before
   }
   const uint64_t beside = (page > 0 ? bit_of(page - 1) : 0) | (page + 1 < kPagesOfBlock ? bit_of(page + 1) : 0);
@@ -79,6 +85,7 @@ bool gets_page_of_probe(uint64_t block, uint32_t page, bool write) {
     return false;
   }
   probe.pages |= bit_of(page);
+  probe.written |= write ? bit_of(page) : 0;
   if (__builtin_popcountll(probe.pages) > kMostPages) {
     end_probe(false);
     return false;
