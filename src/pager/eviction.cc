@@ -20,6 +20,8 @@ using namespace arena;
 using node::Member;
 using trace::Counter;
 
+constexpr uint64_t kUsedLatelyNs = 5'000'000;
+
 bool is_all_zero(uint64_t block) {
   const auto* words = reinterpret_cast<const uint64_t*>(state.partition->alias + block * kBlockBytes);
   for (uint64_t index = 0; index < kBlockBytes / sizeof(uint64_t); index += 8) {
@@ -292,24 +294,26 @@ void evict_unneeded(uint64_t first, uint64_t count) {
   (void)evict(resident, Urgency::kNobodyWaits);
 }
 
-void write_back_idle() {
-  if (!state.armed || !state.idle.load(std::memory_order_relaxed)) {
-    return;
-  }
+bool write_back_idle() {
   const base::EvictChoice policy = base::settings().evict;
+  if (!state.armed || !state.idle.load(std::memory_order_relaxed) || policy == base::EvictChoice::kLazy) {
+    return true;
+  }
+  // The MPI library itself may be at work on the memory of a rank that waits in it. What it needs must not leave before it has
+  // used it, two blocks for a copy: it would fault on the one, then on the other, for ever.
+  if (base::monotonic_ns() - state.idle_fault_at_ns < kUsedLatelyNs) {
+    return false;
+  }
   if (policy == base::EvictChoice::kAggressive) {
     const int64_t leaving = evict(INT64_MAX, Urgency::kNobodyWaits);
     trace::count(Counter::kBlocksEvictedWaiting, static_cast<uint64_t>(leaving) / kBlockBytes);
-    return;
-  }
-  if (policy == base::EvictChoice::kLazy) {
-    return;
+    return true;
   }
   // auto: write back early, so that giving way later costs nothing; drop late. Only who will be asked first, and no more than
   // had to be evicted before: a rank whose memory stays would write the same blocks again and again, and pay for each first
   // write after. A write-out that is given up puts its block at the end of the list, so the number of looks is bounded.
   if (!blocked_last()) {
-    return;
+    return true;
   }
   uint64_t to_look_at = state.resident.count();
   const auto resident_bytes = static_cast<int64_t>(to_look_at * kBlockBytes);
@@ -327,6 +331,7 @@ void write_back_idle() {
     }
     block = after;
   }
+  return true;
 }
 
 void write_done(uint64_t first, uint64_t count) {

@@ -154,6 +154,8 @@ int until_next_look() {
   return look_at_first_touch();
 }
 
+bool idle_work_waits = false;
+
 int wait_ms() {
   const int first_touch = state.armed ? -1 : until_next_look();
   if (trace::is_recording()) {
@@ -165,7 +167,7 @@ int wait_ms() {
     return first_touch >= 0 ? first_touch : failed ? 1000 : -1;
   }
   const bool waits_for_room = (state.pending_count > 0 || state.bring_count > 0) && state.store->in_flight() == 0;
-  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : 1000;
+  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : idle_work_waits ? 5 : 1000;
 }
 
 /// Single pages are wanted one after the other, and sleeping in between costs as much as the disk does: as long as there is a
@@ -300,7 +302,7 @@ void* pager_thread(void*) {
       reserve_other_memory();
       end_lack_of_room();
     }
-    write_back_idle();
+    idle_work_waits = !write_back_idle();
     pump();
     answer_peers();
     tell_of_room();

@@ -81,6 +81,7 @@ struct State {
   FreshRun fresh_runs[kFreshRuns] = {};
   uint64_t fresh_clock = 0;
   uint64_t awake_until_ns = 0;    // the thread does not sleep before
+  uint64_t idle_fault_at_ns = 0;  // when the program, or the library for it, last used what was not there while it waited
   bool waits_for_others = false;  // asked other ranks for room
   bool collects = false;          // the blocks of a transfer that has ended are in no list yet
   bool turn_is_cut = false;       // what must_wait_for_turn() said last
@@ -166,7 +167,8 @@ void place_content(uint64_t first, uint64_t count, const char* content);
 /// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out. If that is nothing, since storage
 /// is full, and somebody waits for it, the run pauses until there is room there.
 int64_t evict(int64_t bytes, Urgency urgency);
-void write_back_idle();
+/// What the policy wants of a rank that waits: writes early, or evicts. False if it is to be called again in a few ms.
+bool write_back_idle();
 /// Begins to evict these blocks, which the program will not need.
 void evict_unneeded(uint64_t first, uint64_t count);
 void write_done(uint64_t first, uint64_t count);

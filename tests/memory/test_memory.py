@@ -102,6 +102,19 @@ def test_columns_that_are_read_and_changed_are_moved_in_single_pages(engine, tmp
     assert run.total("bytes_read") < 10 * 62 * MIB, run.report["total"]
 
 
+@pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
+def test_the_library_uses_memory_of_a_rank_that_waits(mpi, engine, tmp_path):
+    """What it copies from and to is not evicted between the one access and the other, though all that a rank has leaves when it
+    waits."""
+    program = compile_program(mpi, "used_in_library.c")
+    settings = {"memory": "16M", "evict": "aggressive", "engine": engine}
+    run = headroom_run([program, 40, 7000], tmp_path, before=mpi.command(1), **settings)
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    run.assert_paged(40 * MIB, 16 * MIB)
+    assert run.total("blocks_evicted_waiting") > 0
+    assert run.total("bytes_read") < 5 * 40 * MIB, run.report["total"]
+
+
 @pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
 def test_strides_that_come_to_other_pages_each_time_are_read_in_blocks(engine, tmp_path):
     """Few pages of each block are used, but none again before all others: alone they would take longer than the blocks."""
