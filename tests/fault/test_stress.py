@@ -29,7 +29,7 @@ def test_stress(mpi, engine, ranks, threads, each, policy, memory, huge_pages, t
         "checksums": "on",
         "huge_pages": huge_pages,
     }
-    run = headroom_run([compile_stress(mpi), threads, each, 700, 1], tmp_path, before=mpi.command(ranks), **settings)
+    run = headroom_run([compile_stress(mpi), threads, each, 600, 1], tmp_path, before=mpi.command(ranks), **settings)
     assert run.status == 0 and run.output.startswith("wrong 0\n"), run.errors
     done = {name: int(count) for name, count in (line.split() for line in run.output.splitlines()[1:])}
     assert all(done.values()), done  # each kind of operation

@@ -47,6 +47,7 @@ enum {
   kCheck,
   kScatter,
   kJump,
+  kColumns,
   kReplace,
   kResize,
   kDiscard,
@@ -60,9 +61,10 @@ enum {
   kThread,
   kKinds
 };
-static const char* const names[kKinds] = {"write",   "check", "scatter", "jump", "replace", "resize", "discard", "through-file",
-                                          "protect", "fork",  "spawn",   "hint", "lock",    "signal", "thread"};
-static const int weights[kKinds] = {24, 20, 12, 2, 5, 5, 5, 6, 4, 1, 1, 8, 2, 3, 2};
+static const char* const names[kKinds] = {"write",  "check",   "scatter",      "jump",    "columns", "replace",
+                                          "resize", "discard", "through-file", "protect", "fork",    "spawn",
+                                          "hint",   "lock",    "signal",       "thread"};
+static const int weights[kKinds] = {24, 20, 12, 2, 1, 5, 5, 5, 6, 4, 1, 1, 8, 2, 3, 2};
 static atomic_long done[kKinds];
 static atomic_int wrong;
 static _Thread_local Worker* current;
@@ -196,6 +198,21 @@ static void jump_about(Worker* worker) {
       const size_t page = random_of(worker, region->pages);
       if (check_page(region, page, "jumped to") && each % 4 == 0) {
         write_page(region, page);
+      }
+    }
+  }
+}
+
+/* A few pages of each block in order, the same ones again and again, as who walks down the columns of a matrix. */
+static void walk_columns(Worker* worker) {
+  const size_t step = 2 + random_of(worker, 40), offset = random_of(worker, step);
+  for (int column = 0; column < 3; ++column) {
+    for (int index = 0; index < kRegions; ++index) {
+      Region* region = &worker->regions[index];
+      for (size_t page = offset; page < region->pages; page += step) {
+        if (check_page(region, page, "column") && column > 0) {
+          write_page(region, page);
+        }
       }
     }
   }
@@ -346,6 +363,9 @@ static void operate(Worker* worker) {
       break;
     case kJump:
       jump_about(worker);
+      break;
+    case kColumns:
+      walk_columns(worker);
       break;
     case kReplace:
       forget_region(worker, region);
