@@ -1,5 +1,5 @@
-/* Goes over a static matrix, whose last block is not a whole one, column by column, and checks it; so often as said, each time but
- * the last changing what it has read. Prints "wrong 0". */
+/* Goes over a static matrix, whose last block is not a whole one, column by column, and checks it; so often as said, each time
+ * but the last changing what it has read. Prints "wrong 0". */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
