@@ -209,7 +209,11 @@ bool served_now(const Pending& pending) {
 }
 
 void end_pending(Pending& pending) {
-  const uint64_t waited_ns = base::monotonic_ns() - pending.started_ns;
+  const uint64_t now = base::monotonic_ns();
+  const uint64_t waited_ns = now - pending.started_ns;
+  if (state.idle.load(std::memory_order_relaxed)) {
+    state.idle_fault_at_ns = now;  // the access is repeated now, however long the disk took
+  }
   trace::count(Counter::kStorageWaitNs, waited_ns);
   count_for_label(pending.block, 0, waited_ns);
   if (pending.request != nullptr) {

@@ -81,7 +81,7 @@ struct State {
   FreshRun fresh_runs[kFreshRuns] = {};
   uint64_t fresh_clock = 0;
   uint64_t awake_until_ns = 0;    // the thread does not sleep before
-  uint64_t idle_fault_at_ns = 0;  // when the program, or the library for it, last used what was not there while it waited
+  uint64_t idle_fault_at_ns = 0;  // when who waits, or the library for him, last needed or got what was not there
   bool waits_for_others = false;  // asked other ranks for room
   bool collects = false;          // the blocks of a transfer that has ended are in no list yet
   bool turn_is_cut = false;       // what must_wait_for_turn() said last
