@@ -154,6 +154,7 @@ int until_next_look() {
   return look_at_first_touch();
 }
 
+constexpr int kIdleWorkMs = 5;
 bool idle_work_waits = false;
 
 int wait_ms() {
@@ -167,7 +168,7 @@ int wait_ms() {
     return first_touch >= 0 ? first_touch : failed ? 1000 : -1;
   }
   const bool waits_for_room = (state.pending_count > 0 || state.bring_count > 0) && state.store->in_flight() == 0;
-  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : idle_work_waits ? 5 : 1000;
+  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : idle_work_waits ? kIdleWorkMs : 1000;
 }
 
 /// Single pages are wanted one after the other, and sleeping in between costs as much as the disk does: as long as there is a

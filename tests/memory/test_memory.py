@@ -102,12 +102,14 @@ def test_columns_that_are_read_and_changed_are_moved_in_single_pages(engine, tmp
     assert run.total("bytes_read") < 10 * 62 * MIB, run.report["total"]
 
 
+@pytest.mark.parametrize("disk", ["slow:0:0", "slow:7000:0"])
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
-def test_the_library_uses_memory_of_a_rank_that_waits(mpi, engine, tmp_path):
+def test_the_library_uses_memory_of_a_rank_that_waits(mpi, disk, engine, tmp_path):
     """What it copies from and to is not evicted between the one access and the other, though all that a rank has leaves when it
     waits."""
     program = compile_program(mpi, "used_in_library.c")
-    settings = {"memory": "16M", "evict": "aggressive", "engine": engine}
+    env = environment(store_fault=disk)
+    settings = {"memory": "16M", "evict": "aggressive", "engine": engine, "env": env}
     run = headroom_run([program, 40, 7000], tmp_path, before=mpi.command(1), **settings)
     assert run.status == 0 and run.output == "wrong 0\n", run.errors
     run.assert_paged(40 * MIB, 16 * MIB)
