@@ -18,6 +18,7 @@
 #include "base/system_calls.h"
 #include "heap/allocation_sites.h"
 #include "heap/heap.h"
+#include "heap/held_calls.h"
 #include "heap/static_data.h"
 #include "mpi/absent_names.h"
 #include "mpi/core_functions.h"
@@ -25,23 +26,47 @@
 #include "preload/report.h"
 #include "trace/recorder.h"
 
+extern "C" int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library);
+static headroom::heap::Real<decltype(&__register_atfork)> real_register_atfork("__register_atfork");
+
 namespace headroom::preload {
 namespace {
 
 pid_t process_of_constructor = 0;
 
+/// Whether begin_process() has run: a constructor of another library's may fork before.
+bool has_begun() { return process_of_constructor != 0; }
+
 void before_fork() {
+  if (!has_begun()) {
+    return;
+  }
   heap::lock_for_fork();
   pager::before_fork();
 }
 void after_fork_in_parent() {
+  if (!has_begun()) {
+    return;
+  }
   pager::after_fork_in_parent();
   heap::unlock_after_fork();
 }
 void after_fork_in_child() {
+  if (!has_begun()) {
+    return;
+  }
   pager::after_fork_in_child();
   heap::disable_in_child();
   heap::unlock_after_fork();
+}
+
+/// Once, and before those of anybody else.
+void register_fork_handlers() {
+  static bool registered = false;  // constructors run one after the other
+  if (!registered) {
+    registered = true;
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  }
 }
 
 constexpr uint64_t kReportPatienceNs = 2'000'000'000;
@@ -113,8 +138,7 @@ __attribute__((constructor)) void begin_process() {
   base::set_death_hook(end_by_error);
   mpi::call_before_abort(end_by_abort);
   mpi::hide_absent_names();
-  // Registered this early so that our handlers run first in the child: others may touch memory there.
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  register_fork_handlers();
   heap::enable();
   if (base::settings().static_data == base::StaticDataChoice::kAuto) {
     heap::move_static_data();
@@ -138,3 +162,13 @@ __attribute__((destructor)) void end_process() {
 
 }  // namespace
 }  // namespace headroom::preload
+
+// Handlers run in the order in which they were registered, before the fork in the reverse one. Ours have to be the last before
+// it, since what others write to memory once it is protected for the child waits for the child, and the first after it, since
+// others may need memory. The constructors of other libraries run before ours: so at the first handler that is registered.
+HEADROOM_EXPORT int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) {
+  if (getenv("HEADROOM_ACTIVE") != nullptr) {
+    headroom::preload::register_fork_handlers();
+  }
+  return real_register_atfork.get()(prepare, parent, child, library);
+}

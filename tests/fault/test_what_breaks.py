@@ -27,6 +27,21 @@ def test_fork_keeps_its_meaning(engine, memory, tmp_path):
         run.assert_paged(48 * MIB, 24 * MIB)
 
 
+@pytest.mark.parametrize("memory", ["256M", "24M"])
+def test_fork_handlers_of_a_library_write_to_memory(engine, memory, tmp_path):
+    """They were registered before ours could be, and yet must run before memory is protected for the child: a write after that
+    waits for the child, which is not there yet."""
+    library = compile_program(None, "fork_handler_library.c", "-shared", "-fPIC")
+    program = compile_program(None, "fork_handlers.c", "-Wl,--no-as-needed", str(library))
+    run = headroom_run([program, 24], tmp_path, memory=memory, engine=engine, timeout=60)
+    assert run.status == 0, run.errors
+    assert run.output == "ok\n"
+    assert run.total("forks") == 2
+    assert run.total("fork_blocks_copied") > 0
+    if memory == "24M":
+        run.assert_paged(48 * MIB, 24 * MIB)
+
+
 @pytest.mark.parametrize("how", ["killed", "leaves", "_exits", "replaced", "daemon", "closes", "downwards", "helper"])
 def test_a_forked_child_outlives_its_parent_or_dies_with_it(engine, how, tmp_path):
     """Nobody else has what a child still needs when its parent is killed: it must not wait for ever, nor go on with zeros. In
