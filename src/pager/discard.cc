@@ -1,7 +1,9 @@
 // Content that the program gives up: memory that is freed, unmapped, or given back (MADV_DONTNEED, MADV_FREE), and what will be
 // overwritten. Nothing of it is written out or read again.
 #include <string.h>
+#include <time.h>
 
+#include "base/system_calls.h"
 #include "pager/block_transitions.h"
 #include "pager/fork.h"
 #include "pager/state.h"
@@ -23,7 +25,8 @@ bool is_moving(uint64_t block) {
 void wait_until_at_rest(uint64_t block) {
   while (is_moving(block)) {
     if (!collect_transfers()) {
-      base::futex_wait(&state.pending_count, static_cast<uint32_t>(state.pending_count), 50'000, false);
+      const timespec pause = {0, 50'000};
+      (void)base::system_call(SYS_nanosleep, &pause, nullptr);
     }
   }
 }

@@ -301,7 +301,7 @@ bool write_back_idle() {
   }
   // The MPI library itself may be at work on the memory of a rank that waits in it. What it needs must not leave before it has
   // used it, two blocks for a copy: it would fault on the one, then on the other, for ever.
-  const bool waits = state.pending_count > 0 && !state.turn_is_cut;
+  const bool waits = state.waiting.count() > 0 && !state.turn_is_cut;
   if (waits || base::monotonic_ns() - state.idle_fault_at_ns < kUsedLatelyNs) {
     return false;
   }

@@ -1,8 +1,8 @@
 // Serving faults: first touches, first writes, and blocks that are on storage.
 //
-// serve() makes one block accessible if that is possible at once. If not, the access becomes *pending*, and pump() retries it
-// whenever something has changed. What a fault means is decided by the block's word alone: a stray access may have put a
-// zero page under a hole, so that the kernel calls the next fault "minor".
+// serve() makes one block accessible if that is possible at once. If not, the access waits (waiting_accesses.cc). What a fault
+// means is decided by the block's word alone: a stray access may have put a zero page under a hole, so that the kernel calls
+// the next fault "minor".
 #include <string.h>
 
 #include "arena/whole_blocks.h"
@@ -23,30 +23,22 @@ using namespace arena;
 using trace::Counter;
 
 constexpr uint64_t kTouchAhead = 16;   // blocks
-constexpr uint64_t kPartForPages = 4;  // of memory is cleared when a sparse reader is found
 constexpr uint64_t kFreshLately = 16;  // first touches that faulted
-
-/// Calls `visit` with each access that waits, of which there are mostly few, among the first places; until it returns true.
-template <typename Visit>
-bool find_pending(Visit visit) {
-  int left = state.pending_count;
-  for (Pending* pending = state.pending; left > 0 && pending < state.pending + kMaxPending; ++pending) {
-    left -= pending->used ? 1 : 0;
-    if (pending->used && visit(*pending)) {
-      return true;
-    }
-  }
-  return false;
-}
 
 /// Room for one block that somebody waits for.
 bool take_room_for_one() {
-  if (reserve_blocks(1)) {
-    return true;
+  if (!older_ones_lack_room()) {
+    if (reserve_blocks(1)) {
+      return true;
+    }
+    note_short();  // a process that a fork has armed may be the first to find out
+    make_room(kBlockBytes);
+    if (reserve_blocks(1)) {
+      return true;
+    }
   }
-  note_short();  // a process that a fork has armed may be the first to find out
-  make_room(kBlockBytes);
-  return reserve_blocks(1);
+  ++state.lacking_blocks;
+  return false;
 }
 
 /// Gives a fresh block, whose room is reserved, memory and access.
@@ -203,61 +195,7 @@ bool serve_stored(uint64_t block, uint32_t page) {
   return false;
 }
 
-bool served_now(const Pending& pending) {
-  const uint64_t word = word_of(pending.block).load(std::memory_order_relaxed);
-  return state_of(word) != kReading && serve(pending.block, pending.write, pending.page);
-}
-
-void end_pending(Pending& pending) {
-  const uint64_t now = base::monotonic_ns();
-  const uint64_t waited_ns = now - pending.started_ns;
-  if (state.idle.load(std::memory_order_relaxed)) {
-    state.idle_fault_at_ns = now;  // the access is repeated now, however long the disk took
-  }
-  trace::count(Counter::kStorageWaitNs, waited_ns);
-  count_for_label(pending.block, 0, waited_ns);
-  if (pending.request != nullptr) {
-    finish(*pending.request);
-  }
-  pending.used = false;
-  --state.pending_count;
-}
-
-/// Ends the accesses that have their rights with the blocks' content.
-void end_satisfied(uint64_t first, uint64_t count) {
-  find_pending([=](Pending& pending) {
-    const uint64_t wanted = kMapped | (pending.write ? kWritable : 0);
-    if (pending.block >= first && pending.block < first + count &&
-        (word_of(pending.block).load(std::memory_order_relaxed) & wanted) == wanted) {
-      end_pending(pending);
-    }
-    return false;
-  });
-}
-
-bool bring_now(Request& request) {
-  bool all = true;
-  for (uint64_t block = request.block; block < request.block + request.count; ++block) {
-    const uint64_t word = word_of(block).load(std::memory_order_relaxed);
-    const uint64_t wanted = kMapped | (request.write ? kWritable : 0);
-    const bool there = (state_of(word) == kResident || state_of(word) == kWriting) && (word & wanted) == wanted;
-    if (!there && (state_of(word) == kReading || !serve(block, request.write))) {
-      all = false;
-    }
-  }
-  return all;
-}
-
 }  // namespace
-
-bool has_waiting_writer(uint64_t block) {
-  for (const Pending& pending : state.pending) {
-    if (pending.used && pending.block == block && pending.write) {
-      return true;
-    }
-  }
-  return false;
-}
 
 bool reserve_blocks(uint64_t count) {
   if (!node::reserve(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes))) {
@@ -337,42 +275,9 @@ void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
     }
     return;
   }
-  for (Pending& pending : state.pending) {
-    if (!pending.used) {
-      pending = {true, write, from_storage, page, block, request, base::monotonic_ns()};
-      ++state.pending_count;
-      return;
-    }
+  if (!state.waiting.add({request, block, base::monotonic_ns(), page, write, from_storage, true, nullptr, nullptr})) {
+    state.engine->wake(view_of_block(*state.partition, block));  // more wait than we keep account of: it faults again
   }
-  // More threads wait than we keep account of: let this one fault again.
-  if (request != nullptr) {
-    finish(*request);
-  } else {
-    state.engine->wake(view_of_block(*state.partition, block));
-  }
-}
-
-void bring(Request& request) {
-  if (bring_now(request)) {
-    finish(request);
-  } else if (state.bring_count < 64) {
-    state.bring[state.bring_count++] = &request;
-  } else {
-    finish(request, base::Status::kNoMemory);  // the asker tries again
-  }
-}
-
-bool serve_waiting(uint64_t first, uint64_t count, uint32_t page) {
-  bool some = false;
-  find_pending([&](Pending& pending) {
-    const bool meant = pending.block >= first && pending.block < first + count && (page == kWholeBlock || page == pending.page);
-    if (meant && served_now(pending)) {
-      end_pending(pending);
-      some = true;
-    }
-    return false;
-  });
-  return some;
 }
 
 void read_done(uint64_t first, uint64_t count) {
@@ -400,33 +305,6 @@ void read_done(uint64_t first, uint64_t count) {
     }
     trace::count(Counter::kBlocksReadWritable, writable ? run : 0);
     block += run;
-  }
-}
-
-void pump() {
-  if (wants_room_for_pages()) {
-    (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages), Urgency::kNobodyWaits);
-  }
-  const bool waits = state.turn_is_cut && must_wait_for_turn(false);
-  find_pending([waits](Pending& pending) {
-    if (!(waits && pending.from_storage) && served_now(pending)) {
-      end_pending(pending);
-    }
-    return false;
-  });
-  for (int index = 0; index < state.bring_count;) {
-    if (bring_now(*state.bring[index])) {
-      finish(*state.bring[index]);
-      state.bring[index] = state.bring[--state.bring_count];
-    } else {
-      ++index;
-    }
-  }
-  if (state.armed && state.session->ledger->free_bytes.load(std::memory_order_relaxed) < 0) {
-    make_room(0);
-  }
-  if (state.armed && !waits) {
-    read_streams_ahead();
   }
 }
 

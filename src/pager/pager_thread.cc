@@ -107,20 +107,31 @@ void serve_request(Request& request) {
   finish(request);
 }
 
-/// Whether there were faults.
-bool serve_engine() {
-  Fault faults[16];
-  for (bool some = false;; some = true) {
-    const int found = state.engine->read_faults(faults, 16);
+constexpr int kAtOnce = 64;  // of requests and of faults, before the disk is looked after again: many threads may ask for ever
+
+void serve_requests() {
+  begin_requests();
+  for (int left = kAtOnce; left > 0; --left) {
+    Request* request = next_request();
+    if (request == nullptr) {
+      return;
+    }
+    serve_request(*request);
+  }
+  nudge();  // there may be more
+}
+
+void serve_engine() {
+  constexpr int kFew = 16;
+  Fault faults[kFew];
+  for (int found = kFew, looks = 0; found == kFew && looks < kAtOnce / kFew; ++looks) {
+    found = state.engine->read_faults(faults, kFew);
     for (int index = 0; index < found; ++index) {
       uint64_t offset = 0;
       if (arena::find_offset(*state.partition, faults[index].address, offset)) {
         const auto page = static_cast<uint32_t>(offset % arena::kBlockBytes / arena::kPageBytes);
         take_fault(arena::block_of(offset), page, faults[index].write, nullptr);
       }
-    }
-    if (found < 16) {
-      return some || found > 0;
     }
   }
 }
@@ -167,7 +178,7 @@ int wait_ms() {
   if (!state.armed) {
     return first_touch >= 0 ? first_touch : failed ? 1000 : -1;
   }
-  const bool waits_for_room = (state.pending_count > 0 || state.bring_count > 0) && state.store->in_flight() == 0;
+  const bool waits_for_room = state.waiting.count() > 0 && state.store->in_flight() == 0;
   return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : idle_work_waits ? kIdleWorkMs : 1000;
 }
 
@@ -184,7 +195,7 @@ bool looks_again_at_once() {
   }
   const node::Ledger& ledger = *state.session->ledger;
   return static_cast<uint64_t>(ledger.alive.load(std::memory_order_relaxed)) < ledger.cores() ||
-         (state.pending_count > 0 && ledger.held_slots.load(std::memory_order_relaxed) <= ledger.cores());
+         (state.waiting.count() > 0 && ledger.held_slots.load(std::memory_order_relaxed) <= ledger.cores());
 }
 
 /// Serves what a reader of single pages asks for and what the disk brings it, without a look at everything, which takes as long
@@ -271,9 +282,7 @@ void* pager_thread(void*) {
       serve_engine();
     }
     if (wanted[kRequests].revents != 0) {
-      while (Request* request = next_request()) {
-        serve_request(*request);
-      }
+      serve_requests();
     }
     if (wanted[kListener].revents != 0) {
       node::serve_newcomer(session);

@@ -64,6 +64,7 @@ void take_requests_of_peers() {
     request.block = asker.bring_first.load(std::memory_order_relaxed);
     request.count = asker.bring_count.load(std::memory_order_relaxed);
     request.write = asker.bring_write.load(std::memory_order_relaxed) != 0;
+    request.started_ns = base::monotonic_ns();
     request.done.store(0, std::memory_order_relaxed);
     under_way[index] = asker.pid.load(std::memory_order_relaxed);
     ++under_way_count;
@@ -77,11 +78,6 @@ void take_requests_of_peers() {
 void answer_peers() {
   for (int index = 0; under_way_count > 0 && index < node::kMaxMembers; ++index) {
     if (under_way[index] == 0 || requests[index].done.load(std::memory_order_relaxed) == 0) {
-      continue;
-    }
-    if (requests[index].status != base::Status::kOk) {  // too many at once
-      requests[index].done.store(0, std::memory_order_relaxed);
-      bring(requests[index]);
       continue;
     }
     node::Member& asker = state.session->ledger->members[index];

@@ -53,12 +53,17 @@ void perform(Request& request) {
   }
 }
 
-Request* next_request() {
+void begin_requests() {
   uint64_t ignored = 0;
   (void)system_call(SYS_read, event_descriptor, &ignored, sizeof ignored);
-  for (auto& slot : slots) {
-    if (slot.load(std::memory_order_relaxed) != nullptr) {
-      return slot.exchange(nullptr, std::memory_order_acquire);
+}
+
+Request* next_request() {
+  static int last = 0;  // goes on behind it, so that each has its turn
+  for (int each = 0; each < kSlots; ++each) {
+    last = (last + 1) % kSlots;
+    if (slots[last].load(std::memory_order_relaxed) != nullptr) {
+      return slots[last].exchange(nullptr, std::memory_order_acquire);
     }
   }
   return nullptr;

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "pager/pager.h"
+#include "pager/waiting_accesses.h"
 
 namespace headroom::pager {
 
@@ -39,6 +40,7 @@ struct Request {
   base::Status status;
   uint64_t started_ns;
   std::atomic<uint32_t> done;  // futex
+  WaitingAccess waiting;       // the pager's, if it answers later
 };
 
 /// Hands the request to the pager thread and waits until it is done. Async-signal-safe.
@@ -46,6 +48,9 @@ void perform(Request& request);
 
 /// Hands over without waiting; for requests in static memory only.
 void post(Request& request);
+
+/// For the pager thread: the eventfd says nothing until another request comes. Before the first next_request().
+void begin_requests();
 
 /// For the pager thread: the next request, or nullptr.
 Request* next_request();

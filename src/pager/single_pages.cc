@@ -61,14 +61,21 @@ char* alias_of_page(uint64_t block, uint64_t page) {
 void set_state(uint64_t block, uint64_t clear, uint64_t set) { change_word(word_of(block), clear | kStateMask, set); }
 
 bool reserve(int64_t bytes, Urgency urgency = Urgency::kSomebodyWaits) {
-  if (!node::reserve(*state.session->ledger, *state.session->self, bytes)) {
-    make_room(kBlockBytes, urgency);  // several pages' worth: the next ones will want it
-    if (!node::reserve(*state.session->ledger, *state.session->self, bytes)) {
-      return false;
+  const bool somebody_waits = urgency == Urgency::kSomebodyWaits;
+  const auto reserve_now = [bytes] { return node::reserve(*state.session->ledger, *state.session->self, bytes); };
+  if (!somebody_waits || !older_ones_lack_room()) {
+    bool reserved = reserve_now();
+    if (!reserved) {
+      make_room(kBlockBytes, urgency);  // several pages' worth: the next ones will want it
+      reserved = reserve_now();
+    }
+    if (reserved) {
+      state.waits_for_others = false;
+      return true;
     }
   }
-  state.waits_for_others = false;
-  return true;
+  state.lacking_blocks += somebody_waits ? 1 : 0;
+  return false;
 }
 
 /// The room for the next page is made while the disk brings this one.

@@ -12,10 +12,10 @@
 #include "pager/requests.h"
 #include "pager/single_pages.h"
 #include "pager/store.h"
+#include "pager/waiting_accesses.h"
 
 namespace headroom::pager {
 
-inline constexpr int kMaxPending = 512;
 inline constexpr int kStreams = 32;        // programs go over many arrays in step
 inline constexpr uint64_t kUsesKnown = 8;  // of a stream
 inline constexpr int kFreshRuns = 32;
@@ -24,17 +24,6 @@ static_assert(kTransferBlocks * arena::kBlockBytes == kStripeBytes);
 inline constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
 inline constexpr int64_t kFloorBytes = 4 << 20;         // what a rank must be able to have while it computes
 inline constexpr int64_t kWaitingFloorBytes = 1 << 20;  // what it may keep while it waits
-
-/// An access that waits for storage or for room.
-struct Pending {
-  bool used;
-  bool write;
-  bool from_storage;
-  uint32_t page;  // of the block, or kWholeBlock
-  uint64_t block;
-  Request* request;  // nullptr: a thread stopped by userfaultfd
-  uint64_t started_ns;
-};
 
 /// A sequential reader: blocks up to `end`, and without it, are to be read ahead.
 struct Stream {
@@ -70,10 +59,8 @@ struct State {
   Replacement resident;            // which of the resident blocks leave first
   int64_t leaving_bytes = 0;       // being written out, to be dropped
   int64_t early_credit_bytes = 0;  // how much may be written back early (eviction.cc)
-  Pending pending[kMaxPending] = {};
-  int pending_count = 0;
-  Request* bring[64] = {};
-  int bring_count = 0;
+  WaitingAccesses waiting;
+  int lacking_blocks = 0;  // that room was not had for when everything that waits was tried last, and since
   Stream streams[kStreams] = {};
   uint64_t stream_clock = 0;
   std::atomic<bool>* may_touch_ahead = nullptr;  // by block; set by the program's threads
@@ -105,20 +92,28 @@ inline arena::BlockWord& word_of(uint64_t block) { return state.partition->block
 /// Makes `block`, or at least that page of it, accessible if that is possible now; false if it waits for storage or room.
 bool serve(uint64_t block, bool write, uint32_t page = kWholeBlock);
 void take_fault(uint64_t block, uint32_t page, bool write, Request* request);
-/// Serves accesses that wait for these blocks (for that page of them) as far as that is possible now; true if there were any.
-bool serve_waiting(uint64_t first, uint64_t count, uint32_t page = kWholeBlock);
 /// The kernel has no memory although the budget allows it.
 [[noreturn]] void die_without_memory();
-void bring(Request& request);
 /// Reserves room for so many blocks, if it is free.
 bool reserve_blocks(uint64_t count);
 /// Changes the bits of a word that are the pager's, keeping holds that are added meanwhile.
 void change_word(arena::BlockWord& word, uint64_t clear, uint64_t set);
 /// Starts to read `count` blocks from `first`, whose room is reserved.
 void start_read(uint64_t first, uint64_t count);
+void read_done(uint64_t first, uint64_t count);
+
+// waiting_accesses.cc
+/// Makes the request's blocks accessible, now or when that is possible, and ends the request then.
+void bring(Request& request);
+/// Serves faults that wait for these blocks (for that page of them) as far as that is possible now; true if there were any.
+bool serve_waiting(uint64_t first, uint64_t count, uint32_t page = kWholeBlock);
+/// Ends the faults that have got their rights with the blocks' content.
+void end_satisfied(uint64_t first, uint64_t count);
 /// Whether somebody waits for access to the block to write there.
 bool has_waiting_writer(uint64_t block);
-void read_done(uint64_t first, uint64_t count);
+/// Whether room, if there is any, is for accesses that wait already. (Not for ever: what they need might be held by somebody
+/// who needs less.)
+bool older_ones_lack_room();
 /// Retries everything that waits, and continues reading ahead.
 void pump();
 

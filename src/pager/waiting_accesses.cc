@@ -1,0 +1,176 @@
+// See waiting_accesses.h. Whatever waits is tried again by pump() when something has changed.
+#include "pager/waiting_accesses.h"
+
+#include <utility>
+
+#include "pager/labels.h"
+#include "pager/random_access.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+using trace::Counter;
+
+constexpr uint64_t kPartForPages = 4;  // of memory is cleared when a sparse reader is found
+constexpr int kMostLacking = 16;       // blocks that room is made for at a time, however many wait for it
+constexpr uint64_t kPatienceNs = 1'000'000'000;
+
+constexpr int kPool = 8192;  // more threads than a process mostly has
+WaitingAccess pool[kPool];
+int used_of_pool = 0;  // those behind were never used
+WaitingAccess* free_of_pool = nullptr;
+
+WaitingAccess* take_of_pool() {
+  if (free_of_pool != nullptr) {
+    return std::exchange(free_of_pool, free_of_pool->newer);
+  }
+  return used_of_pool < kPool ? &pool[used_of_pool++] : nullptr;
+}
+
+bool has_rights(uint64_t word, bool write) {
+  const uint64_t wanted = kMapped | (write ? kWritable : 0);
+  return (word & wanted) == wanted;
+}
+
+bool served_now(const WaitingAccess& access) {
+  const uint64_t word = word_of(access.block).load(std::memory_order_relaxed);
+  return state_of(word) != kReading && serve(access.block, access.write, access.page);
+}
+
+void end_fault(WaitingAccess& access) {
+  const uint64_t now = base::monotonic_ns();
+  const uint64_t waited_ns = now - access.started_ns;
+  if (state.idle.load(std::memory_order_relaxed)) {
+    state.idle_fault_at_ns = now;  // the access is repeated now, however long the disk took
+  }
+  trace::count(Counter::kStorageWaitNs, waited_ns);
+  count_for_label(access.block, 0, waited_ns);
+  Request* request = access.request;
+  state.waiting.remove(access);
+  if (request != nullptr) {
+    finish(*request);
+  }
+}
+
+bool bring_now(const Request& request) {
+  bool all = true;
+  for (uint64_t block = request.block; block < request.block + request.count; ++block) {
+    const uint64_t word = word_of(block).load(std::memory_order_relaxed);
+    const bool here = (state_of(word) == kResident || state_of(word) == kWriting) && has_rights(word, request.write);
+    if (!here && (state_of(word) == kReading || !serve(block, request.write))) {
+      all = false;
+    }
+  }
+  return all;
+}
+
+/// Tries everything that waits, the oldest first, so that it gets what room there is.
+void serve_in_line(bool waits_for_turn) {
+  state.lacking_blocks = 0;
+  state.waiting.find([waits_for_turn](WaitingAccess& access) {
+    if (!access.is_fault) {
+      Request& request = *access.request;
+      if (bring_now(request)) {
+        state.waiting.remove(access);
+        finish(request);
+      }
+    } else if (!(waits_for_turn && access.from_storage) && served_now(access)) {
+      end_fault(access);
+    }
+    return false;
+  });
+  if (state.lacking_blocks > 1) {  // each has seen to room for one, the same one
+    const int64_t blocks = state.lacking_blocks < kMostLacking ? state.lacking_blocks : kMostLacking;
+    make_room(blocks * static_cast<int64_t>(kBlockBytes));
+  }
+}
+
+}  // namespace
+
+bool WaitingAccesses::add(const WaitingAccess& access) {
+  WaitingAccess* place = access.request != nullptr ? &access.request->waiting : take_of_pool();
+  if (place == nullptr) {
+    return false;
+  }
+  *place = access;
+  place->older = newest_;
+  place->newer = nullptr;
+  (newest_ != nullptr ? newest_->newer : oldest_) = place;
+  newest_ = place;
+  ++count_;
+  return true;
+}
+
+void WaitingAccesses::remove(WaitingAccess& access) {
+  for (Visitor* visitor = visitors_; visitor != nullptr; visitor = visitor->outer) {
+    visitor->next = visitor->next == &access ? access.newer : visitor->next;
+  }
+  (access.older != nullptr ? access.older->newer : oldest_) = access.newer;
+  (access.newer != nullptr ? access.newer->older : newest_) = access.older;
+  --count_;
+  if (access.request == nullptr) {
+    access.newer = free_of_pool;
+    free_of_pool = &access;
+  }
+}
+
+bool older_ones_lack_room() {
+  return state.lacking_blocks > 0 && state.waiting.count() > 0 &&
+         base::monotonic_ns() - state.waiting.waits_since() < kPatienceNs;
+}
+
+bool has_waiting_writer(uint64_t block) {
+  return state.waiting.find(
+      [block](const WaitingAccess& access) { return access.is_fault && access.block == block && access.write; });
+}
+
+bool serve_waiting(uint64_t first, uint64_t count, uint32_t page) {
+  bool some = false;
+  state.waiting.find([&](WaitingAccess& access) {
+    const bool meant = access.is_fault && access.block >= first && access.block < first + count &&
+                       (page == kWholeBlock || page == access.page);
+    if (meant && served_now(access)) {
+      end_fault(access);
+      some = true;
+    }
+    return false;
+  });
+  return some;
+}
+
+void end_satisfied(uint64_t first, uint64_t count) {
+  state.waiting.find([=](WaitingAccess& access) {
+    if (access.is_fault && access.block >= first && access.block < first + count &&
+        has_rights(word_of(access.block).load(std::memory_order_relaxed), access.write)) {
+      end_fault(access);
+    }
+    return false;
+  });
+}
+
+void bring(Request& request) {
+  if (bring_now(request)) {
+    finish(request);
+    return;
+  }
+  (void)state.waiting.add({&request, request.block, request.started_ns, kWholeBlock, request.write, false, false, {}, {}});
+}
+
+void pump() {
+  if (wants_room_for_pages()) {
+    (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages), Urgency::kNobodyWaits);
+  }
+  const bool waits = state.turn_is_cut && must_wait_for_turn(false);
+  serve_in_line(waits);
+  if (state.armed && state.session->ledger->free_bytes.load(std::memory_order_relaxed) < 0) {
+    make_room(0);
+  }
+  if (state.armed && !waits) {
+    read_streams_ahead();
+  }
+}
+
+}  // namespace headroom::pager
