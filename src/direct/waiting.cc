@@ -71,7 +71,7 @@ void Waiting::pause_or_sleep() {
   base::futex_wait(&root.bell, bell_, also_elsewhere_ ? kShortSleepNs : kLongestSleepNs, true);
   timer_woke_ = !also_elsewhere_ && root.bell.load(std::memory_order_relaxed) == bell_;
   if (gave_slot_up_) {
-    (void)sched::still_waiting();
+    sched::look_at_wait();
   }
   also_elsewhere_ = poke_();
   endpoint().ring_away();

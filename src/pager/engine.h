@@ -21,6 +21,7 @@ namespace headroom::pager {
 
 struct Fault {
   uintptr_t address;
+  int32_t thread;  // as the kernel numbers it; of another process if that one reads or writes our memory
   bool write;
 };
 

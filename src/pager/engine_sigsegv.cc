@@ -104,6 +104,7 @@ bool serve_signal_fault(const siginfo_t& info, const void* context) {
   Request request = {};
   request.kind = RequestKind::kFault;
   request.block = arena::block_of(offset);
+  request.thread = static_cast<int32_t>(system_call(SYS_gettid));
   request.write = was_write(*static_cast<const ucontext_t*>(context));
   perform(request);
   errno = saved_errno;

@@ -28,7 +28,7 @@ using base::Status;
 using base::system_call;
 
 constexpr uint64_t kFeatures = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_PAGEFAULT_FLAG_WP |
-                               UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_WP_UNPOPULATED;
+                               UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_THREAD_ID;
 
 /// Probe order: the device (since 6.1), the system call, the system call for user mode only.
 int open_userfaultfd(bool user_mode_only) {
@@ -143,7 +143,8 @@ class UserfaultfdEngine final : public FaultEngine {
         continue;
       }
       const bool write = (message.arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP)) != 0;
-      out[found++] = {static_cast<uintptr_t>(message.arg.pagefault.address), write};
+      out[found++] = {static_cast<uintptr_t>(message.arg.pagefault.address),
+                      static_cast<int32_t>(message.arg.pagefault.feat.ptid), write};
     }
     return found;
   }

@@ -20,7 +20,7 @@ using namespace arena;
 using node::Member;
 using trace::Counter;
 
-constexpr uint64_t kUsedLatelyNs = 5'000'000;
+constexpr uint64_t kLongestGraceNs = 1'000'000'000;
 
 bool is_all_zero(uint64_t block) {
   const auto* words = reinterpret_cast<const uint64_t*>(state.partition->alias + block * kBlockBytes);
@@ -302,11 +302,15 @@ bool write_back_idle() {
   // The MPI library itself may be at work on the memory of a rank that waits in it. What it needs must not leave before it has
   // used it, two blocks for a copy: it would fault on the one, then on the other, for ever.
   const bool waits = state.waiting.count() > 0 && !state.turn_is_cut;
-  if (waits || base::monotonic_ns() - state.idle_fault_at_ns < kUsedLatelyNs) {
+  if (waits || base::monotonic_ns() - state.idle_fault_at_ns < state.idle_grace_ns) {
     return false;
   }
   if (policy == base::EvictChoice::kAggressive) {
     const int64_t leaving = evict(INT64_MAX, Urgency::kNobodyWaits);
+    if (leaving >
+        0) {  // what the library uses without a fault is not seen: it is left alone the longer, the more often it comes back
+      state.idle_grace_ns = state.idle_grace_ns * 2 < kLongestGraceNs ? state.idle_grace_ns * 2 : kLongestGraceNs;
+    }
     trace::count(Counter::kBlocksEvictedWaiting, static_cast<uint64_t>(leaving) / kBlockBytes);
     return true;
   }

@@ -238,7 +238,7 @@ bool serve(uint64_t block, bool write, uint32_t page) {
   }
 }
 
-void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
+void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Request* request) {
   if (!state.armed && request != nullptr) {  // nothing is hidden yet: the program took the access away itself
     finish(*request, base::Status::kUnavailable);
     return;
@@ -265,7 +265,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
     trace::count(Counter::kFaultsStorage);
     count_for_label(block, 1, 0);
   }
-  const bool served = !(from_storage && must_wait_for_turn(state_of(word) != kReading)) && serve(block, write, page);
+  const bool served = !(from_storage && must_wait_for_turn(thread, state_of(word) != kReading)) && serve(block, write, page);
   if (from_storage) {
     note_storage_fault(in_order);  // takes time, so the disk is at work meanwhile
   }
@@ -275,7 +275,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, Request* request) {
     }
     return;
   }
-  if (!state.waiting.add({request, block, base::monotonic_ns(), page, write, from_storage, true, nullptr, nullptr})) {
+  if (!state.waiting.add({request, block, base::monotonic_ns(), page, thread, write, from_storage, true, nullptr, nullptr})) {
     state.engine->wake(view_of_block(*state.partition, block));  // more wait than we keep account of: it faults again
   }
 }

@@ -75,10 +75,24 @@ bool is_armed();
 /// function.
 void call_when_changed(void (*function)());
 
-/// Has `function` asked, on the pager thread, at each fault on storage (true: one whose content is not under way), and again
-/// every millisecond (false) as long as it says that such faults have to wait because it is not this process's turn. One
-/// function.
-void ask_at_storage_faults(bool (*function)(bool));
+/// What the pager's thread asks about turns.
+struct TurnRules {
+  /// At each fault on storage: whether it has to wait. `thread`: whose, as the kernel numbers it (perhaps of another process);
+  /// `may_begin`: the content is not under way, so the turn may be cut here.
+  bool (*must_wait)(int32_t thread, bool may_begin);
+  /// Every millisecond while the turn is cut.
+  void (*look_whether_turn_goes_on)();
+};
+
+/// Has the pager follow these rules from now on; they must stay.
+void follow_turn_rules(const TurnRules& rules);
+
+/// Whether some thread waits for storage or for room.
+bool accesses_wait();
+
+/// Says that faults on storage have to wait because it is not this process's turn, or no longer; on the pager's thread.
+void set_turn_cut(bool cut);
+bool is_turn_cut();
 
 /// Claims budget for `count` more blocks that allocations will use. While memory is enough this reserves them; the call
 /// that does not fit makes the node short and arms this process.

@@ -55,7 +55,7 @@ void stand_still_for_asker(Request& request) {
 void serve_request(Request& request) {
   switch (request.kind) {
     case RequestKind::kFault:
-      take_fault(request.block, kWholeBlock, request.write, &request);
+      take_fault(request.block, kWholeBlock, request.write, request.thread, &request);
       return;
     case RequestKind::kBring:
       bring(request);
@@ -130,7 +130,7 @@ void serve_engine() {
       uint64_t offset = 0;
       if (arena::find_offset(*state.partition, faults[index].address, offset)) {
         const auto page = static_cast<uint32_t>(offset % arena::kBlockBytes / arena::kPageBytes);
-        take_fault(arena::block_of(offset), page, faults[index].write, nullptr);
+        take_fault(arena::block_of(offset), page, faults[index].write, faults[index].thread, nullptr);
       }
     }
   }

@@ -38,6 +38,7 @@ struct Request {
   uint64_t count;
   uint64_t bytes;
   base::Status status;
+  int32_t thread;  // of a fault
   uint64_t started_ns;
   std::atomic<uint32_t> done;  // futex
   WaitingAccess waiting;       // the pager's, if it answers later

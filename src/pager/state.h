@@ -19,6 +19,7 @@ namespace headroom::pager {
 inline constexpr int kStreams = 32;        // programs go over many arrays in step
 inline constexpr uint64_t kUsesKnown = 8;  // of a stream
 inline constexpr int kFreshRuns = 32;
+inline constexpr uint64_t kUsedLatelyNs = 5'000'000;
 inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
 static_assert(kTransferBlocks * arena::kBlockBytes == kStripeBytes);
 inline constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
@@ -67,17 +68,18 @@ struct State {
   std::atomic<bool>* may_be_huge = nullptr;      // by 2 MiB of the partition (huge_pages.cc)
   FreshRun fresh_runs[kFreshRuns] = {};
   uint64_t fresh_clock = 0;
-  uint64_t awake_until_ns = 0;    // the thread does not sleep before
-  uint64_t idle_fault_at_ns = 0;  // when who waits, or the library for him, last needed or got what was not there
-  bool waits_for_others = false;  // asked other ranks for room
-  bool collects = false;          // the blocks of a transfer that has ended are in no list yet
-  bool turn_is_cut = false;       // what must_wait_for_turn() said last
+  uint64_t awake_until_ns = 0;             // the thread does not sleep before
+  uint64_t idle_fault_at_ns = 0;           // when who waits, or the library for him, last needed or got what was not there
+  uint64_t idle_grace_ns = kUsedLatelyNs;  // how long after that nothing is evicted early
+  bool waits_for_others = false;           // asked other ranks for room
+  bool collects = false;                   // the blocks of a transfer that has ended are in no list yet
   uint64_t asked_at_ns = 0;
   int asked_member = -1;
   int answered_member = -1;  // is rung when what it has asked for is gone
   int64_t other_bytes = 0;   // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
   std::atomic<bool> idle{false};           // set by the program's thread
+  std::atomic<bool> turn_is_cut{false};    // faults on storage of those who compute wait; set on the pager's thread
   std::atomic<uint32_t> turns{0};          // how often the program has waited
   std::atomic<int64_t> needed_in_turn{0};  // bytes of blocks that are read as a whole because the program jumps about in them
   std::atomic<uint64_t> came_back{0};  // of the turn (low 16 bits of its number): blocks that came back in it, and of these,
@@ -91,7 +93,7 @@ inline arena::BlockWord& word_of(uint64_t block) { return state.partition->block
 // fault.cc
 /// Makes `block`, or at least that page of it, accessible if that is possible now; false if it waits for storage or room.
 bool serve(uint64_t block, bool write, uint32_t page = kWholeBlock);
-void take_fault(uint64_t block, uint32_t page, bool write, Request* request);
+void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Request* request);
 /// The kernel has no memory although the budget allows it.
 [[noreturn]] void die_without_memory();
 /// Reserves room for so many blocks, if it is free.
@@ -188,8 +190,10 @@ bool start_pager_thread(int requests);
 // turns.cc
 /// Keeps the number of blocks that come back in a turn.
 void follow_turns();
-/// Whether faults on storage have to wait, since it is not this process's turn; `may_begin`: they may from now on.
-bool must_wait_for_turn(bool may_begin);
+/// Whether that thread's fault on storage has to wait, since it is not this process's turn; `may_begin`: it may from now on.
+bool must_wait_for_turn(int32_t thread, bool may_begin);
+/// If such faults wait: looks whether they may go on.
+void follow_cut_turn();
 
 // claims.cc
 /// Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.

@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kMostInField = (1 << 24) - 1;
 
-std::atomic<bool (*)(bool)> turn_is_over{nullptr};
+std::atomic<const TurnRules*> turn_rules{nullptr};
 
 }  // namespace
 
@@ -16,6 +16,7 @@ void follow_turns() {
   const uint64_t turn = state.turns.load(std::memory_order_relaxed) & UINT16_MAX;
   if (turn != state.came_back.load(std::memory_order_relaxed) >> 48) {
     state.resident.begin_turn();
+    state.idle_grace_ns = kUsedLatelyNs;
     begin_turn_of_pages();
   }
   // Pages that were read alone count when many of them are wanted again and again, not when there are just very many.
@@ -46,12 +47,23 @@ CameBack came_back_in_turn() {
 
 int64_t needed_in_turn() { return state.needed_in_turn.load(std::memory_order_relaxed); }
 
-void ask_at_storage_faults(bool (*function)(bool)) { turn_is_over.store(function, std::memory_order_release); }
+void follow_turn_rules(const TurnRules& rules) { turn_rules.store(&rules, std::memory_order_release); }
 
-bool must_wait_for_turn(bool may_begin) {
-  bool (*function)(bool) = turn_is_over.load(std::memory_order_acquire);
-  state.turn_is_cut = function != nullptr && function(may_begin);
-  return state.turn_is_cut;
+bool accesses_wait() { return state.waiting.count() > 0; }
+
+void set_turn_cut(bool cut) { state.turn_is_cut.store(cut, std::memory_order_release); }
+
+bool is_turn_cut() { return state.turn_is_cut.load(std::memory_order_acquire); }
+
+bool must_wait_for_turn(int32_t thread, bool may_begin) {
+  const TurnRules* rules = turn_rules.load(std::memory_order_acquire);
+  return rules != nullptr && rules->must_wait(thread, may_begin);
+}
+
+void follow_cut_turn() {
+  if (is_turn_cut()) {
+    turn_rules.load(std::memory_order_acquire)->look_whether_turn_goes_on();
+  }
 }
 
 }  // namespace headroom::pager

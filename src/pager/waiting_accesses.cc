@@ -68,16 +68,16 @@ bool bring_now(const Request& request) {
 }
 
 /// Tries everything that waits, the oldest first, so that it gets what room there is.
-void serve_in_line(bool waits_for_turn) {
+void serve_in_line() {
   state.lacking_blocks = 0;
-  state.waiting.find([waits_for_turn](WaitingAccess& access) {
+  state.waiting.find([](WaitingAccess& access) {
     if (!access.is_fault) {
       Request& request = *access.request;
       if (bring_now(request)) {
         state.waiting.remove(access);
         finish(request);
       }
-    } else if (!(waits_for_turn && access.from_storage) && served_now(access)) {
+    } else if (!(access.from_storage && state.turn_is_cut && must_wait_for_turn(access.thread, false)) && served_now(access)) {
       end_fault(access);
     }
     return false;
@@ -100,7 +100,7 @@ bool WaitingAccesses::add(const WaitingAccess& access) {
   place->newer = nullptr;
   (newest_ != nullptr ? newest_->newer : oldest_) = place;
   newest_ = place;
-  ++count_;
+  count_.store(count() + 1, std::memory_order_relaxed);
   return true;
 }
 
@@ -110,7 +110,7 @@ void WaitingAccesses::remove(WaitingAccess& access) {
   }
   (access.older != nullptr ? access.older->newer : oldest_) = access.newer;
   (access.newer != nullptr ? access.newer->older : newest_) = access.older;
-  --count_;
+  count_.store(count() - 1, std::memory_order_relaxed);
   if (access.request == nullptr) {
     access.newer = free_of_pool;
     free_of_pool = &access;
@@ -156,19 +156,19 @@ void bring(Request& request) {
     finish(request);
     return;
   }
-  (void)state.waiting.add({&request, request.block, request.started_ns, kWholeBlock, request.write, false, false, {}, {}});
+  (void)state.waiting.add({&request, request.block, request.started_ns, kWholeBlock, 0, request.write, false, false, {}, {}});
 }
 
 void pump() {
   if (wants_room_for_pages()) {
     (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages), Urgency::kNobodyWaits);
   }
-  const bool waits = state.turn_is_cut && must_wait_for_turn(false);
-  serve_in_line(waits);
+  follow_cut_turn();
+  serve_in_line();
   if (state.armed && state.session->ledger->free_bytes.load(std::memory_order_relaxed) < 0) {
     make_room(0);
   }
-  if (state.armed && !waits) {
+  if (state.armed && !state.turn_is_cut) {
     read_streams_ahead();
   }
 }

@@ -2,9 +2,10 @@
 //
 // What a program's thread asks for by a request waits in that request; what userfaultfd has stopped, in one of a pool. They
 // stand in one line, so that of many threads none waits much longer than the others. Private to src/pager; for the pager's
-// thread alone.
+// thread alone unless a line says otherwise.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace headroom::pager {
@@ -16,6 +17,7 @@ struct WaitingAccess {
   uint64_t block;
   uint64_t started_ns;
   uint32_t page;      // of the block, or kWholeBlock
+  int32_t thread;     // of a fault
   bool write;         // of a fault
   bool from_storage;  // a fault on what was not in memory
   bool is_fault;      // else all blocks of the request are to be brought
@@ -28,7 +30,8 @@ class WaitingAccesses {
   /// Puts a copy at the end of the line: into its request, or into one of the pool. False if the pool is empty.
   bool add(const WaitingAccess& access);
   void remove(WaitingAccess& access);
-  [[nodiscard]] int count() const { return count_; }
+  /// Any thread may ask.
+  [[nodiscard]] int count() const { return count_.load(std::memory_order_relaxed); }
   /// Since when the oldest waits; there must be one.
   [[nodiscard]] uint64_t waits_since() const { return oldest_->started_ns; }
 
@@ -55,7 +58,7 @@ class WaitingAccesses {
   WaitingAccess* oldest_ = nullptr;
   WaitingAccess* newest_ = nullptr;
   Visitor* visitors_ = nullptr;
-  int count_ = 0;
+  std::atomic<int> count_ = 0;
 };
 
 }  // namespace headroom::pager

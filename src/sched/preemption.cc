@@ -17,15 +17,8 @@ namespace {
 constexpr uint64_t kPatienceNs = kOverdueNs / 2;
 constexpr uint64_t kLentNs = 100'000'000;
 
-std::atomic<bool> cut{false};
 std::atomic<int> uncut{0};
 uint64_t since_ns = 0;
-
-/// Whether the program waits in MPI by now: whether and when it goes on is decided there.
-bool program_waits() {
-  return self().run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::RunState::kBlocked) ||
-         all_threads_block();
-}
 
 /// Whether it has turned out that this rank and those who compute beside it need more than there is. The first who finds out
 /// only says what it needs, so that the next one knows who is to give way.
@@ -37,24 +30,16 @@ bool is_one_too_many() {
   return needed > 0 && !may_stay_beside_others();
 }
 
-bool may_be_cut(uint64_t now) {
-  if (uncut.load(std::memory_order_acquire) != 0 || mode() != Mode::kTurns) {
-    return false;
-  }
-  if (!has_slot()) {
-    return !program_waits();
-  }
+bool is_over(uint64_t now) {
   const uint64_t lasted = now - turn_began_at();
   return (lasted >= kPatienceNs && somebody_waits_for(kPatienceNs)) || (lasted >= kLentNs && are_too_many()) ||
          is_one_too_many();
 }
 
-/// Called with the lock of the turn held, by a rank that computes without a slot. False if it has one now, or waits in MPI.
-bool must_get_in_line() {
-  if (has_slot() || program_waits()) {
-    return false;
-  }
+/// Called with the lock of the turn held, for a thread that computes while the rank has no slot. False if it has one now.
+bool must_get_in_line(int32_t thread) {
   trace::count(trace::Counter::kTurnsBegunAtFaults);
+  note_computing(thread);
   get_in_line();
   if (!try_take_slot()) {
     return true;
@@ -86,41 +71,47 @@ bool takes_slot_again(uint64_t now) {
   return true;
 }
 
-/// What the pager asks. `may_begin`: at a fault on storage whose content is not under way.
-bool must_wait(bool may_begin) {
-  const uint64_t now = base::monotonic_ns();
-  if (!cut.load(std::memory_order_relaxed)) {
-    if (!may_begin || !may_be_cut(now) || !turn_lock().try_lock()) {
-      return false;
-    }
-    const bool had_slot = has_slot();
-    const bool waits = had_slot ? end_turn_early() : must_get_in_line();
-    cut.store(waits, std::memory_order_release);
-    turn_lock().unlock();
-    since_ns = now;
-    trace::count(trace::Counter::kTurnsCutShort, had_slot && waits ? 1 : 0);
-    return waits;
+bool must_wait(int32_t thread, bool may_begin) {
+  if (pager::is_turn_cut()) {
+    return computes(thread);  // who is blocked in MPI may be what another rank waits for
   }
-  if (program_waits()) {
-    auto ready = static_cast<uint32_t>(node::RunState::kReady);  // it began to wait just before that was said
-    (void)self().run_state.compare_exchange_strong(ready, static_cast<uint32_t>(node::RunState::kBlocked));
-    cut.store(false, std::memory_order_release);
+  const uint64_t now = base::monotonic_ns();
+  if (!may_begin || uncut.load(std::memory_order_acquire) != 0 || mode() != Mode::kTurns || (has_slot() && !is_over(now)) ||
+      !computes(thread) || !turn_lock().try_lock()) {
     return false;
   }
-  if (!turn_lock().try_lock()) {
-    return now - since_ns <= kOverdueNs;  // who holds it may wait for this very fault
-  }
-  const bool goes_on = takes_slot_again(now);
-  cut.store(!goes_on, std::memory_order_release);
+  const bool had_slot = end_turn_early();
+  const bool waits = had_slot || must_get_in_line(thread);
+  pager::set_turn_cut(waits);
   turn_lock().unlock();
-  return !goes_on;
+  since_ns = now;
+  trace::count(trace::Counter::kTurnsCutShort, had_slot ? 1 : 0);
+  return waits;
 }
+
+void look_whether_turn_goes_on() {
+  const uint64_t now = base::monotonic_ns();
+  if (!turn_lock().try_lock()) {  // who holds it may wait for a fault that waits here
+    if (now - since_ns > kOverdueNs) {
+      pager::set_turn_cut(false);
+    }
+    return;
+  }
+  if (all_threads_block()) {  // what was waited for came after all; whether and when the program goes on is decided in MPI
+    auto ready = static_cast<uint32_t>(node::RunState::kReady);
+    (void)self().run_state.compare_exchange_strong(ready, static_cast<uint32_t>(node::RunState::kBlocked));
+    pager::set_turn_cut(false);
+  } else if (takes_slot_again(now)) {
+    pager::set_turn_cut(false);
+  }
+  turn_lock().unlock();
+}
+
+constexpr pager::TurnRules kRules = {must_wait, look_whether_turn_goes_on};
 
 }  // namespace
 
-void watch_long_turns() { pager::ask_at_storage_faults(must_wait); }
-
-bool is_turn_cut() { return cut.load(std::memory_order_acquire); }
+void watch_long_turns() { pager::follow_turn_rules(kRules); }
 
 Uncut::Uncut() { uncut.fetch_add(1, std::memory_order_acq_rel); }
 Uncut::~Uncut() { uncut.fetch_sub(1, std::memory_order_acq_rel); }

@@ -6,18 +6,15 @@
 // other's memory out. So does one that computes without a slot, because turns began in the middle of what it does and it has
 // not waited for long enough since to get one: it takes one at its first such fault, or waits for one there. The same where
 // more slots are held than there are, because ranks had lent theirs (slots.cc) and do so no longer, and where it turns out in
-// the middle of a turn that the rank needs more than those who compute leave (pager::needed_in_turn()). A program that blocks
-// in MPI meanwhile (in another thread, or because its data came after all) ends the cut: the wait's own bookkeeping goes on
-// from there.
+// the middle of a turn that the rank needs more than those who compute leave (pager::needed_in_turn()). A program all of
+// whose threads block in MPI meanwhile (its data came after all) ends the cut: the wait's own bookkeeping goes on from there.
+// What the MPI library itself touches in a thread that is blocked there never waits for a turn.
 #pragma once
 
 namespace headroom::sched {
 
 /// Has the pager ask at each fault on storage.
 void watch_long_turns();
-
-/// Whether this process's turn is cut.
-bool is_turn_cut();
 
 /// While there is one, the turn is not cut: another rank, which may have the slot, waits for what this thread does.
 class Uncut {

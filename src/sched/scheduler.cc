@@ -8,7 +8,6 @@
 #include "base/system_calls.h"
 #include "pager/pager.h"
 #include "sched/busy_threads.h"
-#include "sched/preemption.h"
 #include "sched/slots.h"
 #include "sched/threads.h"
 #include "sched/turn.h"
@@ -75,14 +74,47 @@ void set_blocked() {
   }
 }
 
-/// This thread blocks; true if it was the last one, so that the slot was given up.
-bool begin_blocking() {
+/// Called with the lock of the turn held, so that no other thread goes on meanwhile.
+void note_that_rank_waits() {
+  set_blocked();
+  pager::set_idle(true);
+}
+
+/// This thread blocks. If it was the last one the slot is given up; who is about to give it up or to take it for a fault has
+/// done so soon, and who takes it for another thread is not waited for.
+void begin_blocking() {
   set_this_thread_blocks(true);
-  if (!all_threads_block()) {
+  while (all_threads_block()) {
+    if (taking_slot.try_lock()) {
+      if (all_threads_block()) {
+        (void)release_slot();
+      }
+      taking_slot.unlock();
+      return;
+    }
+    yield_processor();
+  }
+}
+
+/// Whether the rank waits: all of its threads are blocked in MPI, or idle. If they have the slot, it is given up; if it has
+/// been `long_enough`, others may have the memory. False, too, if another thread is about to go on.
+bool look_whether_rank_waits(bool long_enough) {
+  if (!this_thread_blocks() || !taking_slot.try_lock()) {
     return false;
   }
-  (void)release_slot();
-  return true;
+  const bool all_block = all_threads_block();
+  const bool is_blocked = self().run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(RunState::kBlocked);
+  // While the turn is cut the slot is missing for another reason.
+  const bool waits = !pager::is_turn_cut() && (all_block || (has_slot() ? other_threads_are_idle() : is_blocked));
+  if (waits && release_slot()) {
+    trace::count(Counter::kTurnsOfIdleThreads, all_block ? 0 : 1);
+    long_enough = true;
+  }
+  if (waits && long_enough) {
+    note_that_rank_waits();
+  }
+  taking_slot.unlock();
+  return waits;
 }
 
 void end_blocking() {
@@ -180,9 +212,9 @@ Mode mode() {
 }
 
 void give_slot_up() {
-  if (!this_thread_blocks() && mode() == Mode::kTurns && begin_blocking()) {
-    set_blocked();
-    pager::set_idle(true);
+  if (!this_thread_blocks() && mode() == Mode::kTurns) {
+    begin_blocking();
+    (void)look_whether_rank_waits(true);
   }
 }
 
@@ -193,23 +225,7 @@ void take_slot() {
   }
 }
 
-bool still_waiting() {
-  if (is_turn_cut()) {
-    return false;  // the slot is missing for another reason
-  }
-  if (!this_thread_blocks() || !has_slot()) {
-    return this_thread_blocks();
-  }
-  const base::LockHolder lock(taking_slot);
-  if (!other_threads_are_idle()) {
-    return false;
-  }
-  (void)release_slot();
-  set_blocked();
-  pager::set_idle(true);
-  trace::count(Counter::kTurnsOfIdleThreads);
-  return true;
-}
+void look_at_wait() { (void)look_whether_rank_waits(true); }
 
 void begin_call_of_waits() { ++calls_of_waits; }
 void end_call_of_waits() {
@@ -242,13 +258,11 @@ void Wait::pause() {
   }
   if (!gave_up_) {
     gave_up_ = true;
-    last_ = this_thread_blocks() ? still_waiting() : begin_blocking();
+    if (!this_thread_blocks()) {
+      begin_blocking();
+    }
   }
-  last_ = last_ || still_waiting();
-  if (last_ && waited > kIdleAfterNs) {
-    set_blocked();
-    pager::set_idle(true);
-  }
+  (void)look_whether_rank_waits(waited > kIdleAfterNs);
   // One poll is not always full progress (rendezvous over UCX needs several), so each sleep is followed by a few. Where every
   // rank has a processor of its own, nobody needs this one: a sleep would only make the wait longer.
   if (polls_ % 4 != 0 || !is_oversubscribed()) {

@@ -39,8 +39,8 @@ void give_slot_up();
 void take_slot();
 
 /// Called now and then by a thread that has given the slot up and goes on waiting: if other threads of the process kept it, but
-/// do nothing with it, it is given up now. Whether it is.
-bool still_waiting();
+/// do nothing with it, it is given up now.
+void look_at_wait();
 
 /// Around a call that waits several times and computes nothing in between (a barrier's stages): once given up, the slot is
 /// taken back at its end only, so that a rank need not have its turn to pass a message on.
@@ -61,7 +61,6 @@ class Wait {
   uint32_t polls_ = 0;
   uint32_t sleep_ns_ = 20'000;
   bool gave_up_ = false;
-  bool last_ = false;  // no other thread of the process computes
 };
 
 /// The library's progress loop went round once, and moved something or not (mpi/progress_hook.cc).

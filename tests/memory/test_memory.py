@@ -256,6 +256,20 @@ def test_ranks_hold_as_many_slots_as_threads_are_busy(mpi, tmp_path):
     assert any(slots_of(threads=2) > 0 for _ in range(6))
 
 
+@pytest.mark.parametrize("threads", ["both", "main"])
+def test_a_thread_computes_while_another_waits_in_mpi(mpi, engine, threads, tmp_path):
+    """Its rank does not wait, whether the thread that computes has called MPI before or never does: it gets in line for its turn
+    at its first fault on storage, and keeps what it is in need of. Taken for a waiting one it read the same 8 MiB thirty times
+    and more."""
+    program = compile_program(mpi, "computing_thread.c")
+    run = headroom_run([program, threads, 8, 64, 1500], tmp_path, before=mpi.command(2), memory="48M", engine=engine)
+    assert run.status == 0 and "wrong 0" in run.output, run.errors
+    (first,) = [rank for rank in run.report["ranks"] if rank["rank"] == 0]
+    assert first["turns_begun_at_faults"] > 0
+    assert first["bytes_read"] <= 5 * 8 * MIB
+    run.assert_paged((8 + 64) * MIB, 48 * MIB)
+
+
 @pytest.mark.parametrize("kib", [4096, 32768])
 def test_what_a_message_fills_is_not_read_first(mpi, kib, tmp_path):
     program = compile_program(mpi, "received_whole.c", PUBLIC_HEADERS)
