@@ -286,7 +286,8 @@ int64_t evict(int64_t bytes, Urgency urgency) {
 void evict_unneeded(uint64_t first, uint64_t count) {
   int64_t resident = 0;
   for (uint64_t block = first + count; block-- > first;) {  // so that the first leaves first
-    if (state_of(word_of(block).load(std::memory_order_relaxed)) == kResident) {
+    const uint64_t word = word_of(block).load(std::memory_order_relaxed);
+    if (state_of(word) == kResident && (word & kHoldMask) == 0) {  // else others would leave in its place
       state.resident.unneeded(block);
       resident += kBlockBytes;
     }
@@ -306,11 +307,12 @@ bool write_back_idle() {
     return false;
   }
   if (policy == base::EvictChoice::kAggressive) {
-    const int64_t leaving = evict(INT64_MAX, Urgency::kNobodyWaits);
-    if (leaving >
-        0) {  // what the library uses without a fault is not seen: it is left alone the longer, the more often it comes back
+    // What the library uses without a fault is not seen. The more often it comes back, the longer it is left alone.
+    if (state.idle_evicted_at_ns != 0 && state.idle_fault_at_ns > state.idle_evicted_at_ns) {
       state.idle_grace_ns = state.idle_grace_ns * 2 < kLongestGraceNs ? state.idle_grace_ns * 2 : kLongestGraceNs;
     }
+    const int64_t leaving = evict(INT64_MAX, Urgency::kNobodyWaits);
+    state.idle_evicted_at_ns = base::monotonic_ns();
     trace::count(Counter::kBlocksEvictedWaiting, static_cast<uint64_t>(leaving) / kBlockBytes);
     return true;
   }

@@ -276,7 +276,12 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
     return;
   }
   if (!state.waiting.add({request, block, base::monotonic_ns(), page, thread, write, from_storage, true, nullptr, nullptr})) {
-    state.engine->wake(view_of_block(*state.partition, block));  // more wait than we keep account of: it faults again
+    // More wait than we keep account of: let this one try again.
+    if (request != nullptr) {
+      finish(*request);
+    } else {
+      state.engine->wake(view_of_block(*state.partition, block));
+    }
   }
 }
 

@@ -21,13 +21,18 @@ constexpr int64_t kLeastToHoldOf = 12 * int64_t{kBlockBytes};
 std::atomic<uint64_t> pinned_bytes{0};
 
 void bring_blocks(BlockRange range, bool write) {
-  Request request = {};
-  request.kind = RequestKind::kBring;
-  request.block = range.first;
-  request.count = range.count;
-  request.write = write;
-  perform(request);
-  trace::count(trace::Counter::kStorageWaitNs, base::monotonic_ns() - request.started_ns);
+  const uint64_t started = base::monotonic_ns();
+  base::Status status = base::Status::kNoMemory;
+  while (status != base::Status::kOk) {
+    Request request = {};
+    request.kind = RequestKind::kBring;
+    request.block = range.first;
+    request.count = range.count;
+    request.write = write;
+    perform(request);
+    status = request.status;
+  }
+  trace::count(trace::Counter::kStorageWaitNs, base::monotonic_ns() - started);
 }
 
 bool is_there(uint64_t word, bool write) {

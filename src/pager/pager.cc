@@ -151,7 +151,7 @@ void* alias_of(const void* address) {
 }
 
 void set_idle(bool idle) {
-  if (state.idle.exchange(idle, std::memory_order_relaxed) == idle) {
+  if (state.idle.load(std::memory_order_relaxed) == idle || state.idle.exchange(idle, std::memory_order_relaxed) == idle) {
     return;
   }
   if (idle && is_armed() && base::settings().evict != base::EvictChoice::kLazy) {

@@ -80,8 +80,8 @@ struct TurnRules {
   /// At each fault on storage: whether it has to wait. `thread`: whose, as the kernel numbers it (perhaps of another process);
   /// `may_begin`: the content is not under way, so the turn may be cut here.
   bool (*must_wait)(int32_t thread, bool may_begin);
-  /// Every millisecond while the turn is cut.
-  void (*look_whether_turn_goes_on)();
+  /// Again and again while the turn is cut, or watched.
+  void (*look)();
 };
 
 /// Has the pager follow these rules from now on; they must stay.
@@ -93,6 +93,9 @@ bool accesses_wait();
 /// Says that faults on storage have to wait because it is not this process's turn, or no longer; on the pager's thread.
 void set_turn_cut(bool cut);
 bool is_turn_cut();
+
+/// Has the rules' look() called every few milliseconds, or no longer.
+void set_turn_watched(bool watched);
 
 /// Claims budget for `count` more blocks that allocations will use. While memory is enough this reserves them; the call
 /// that does not fit makes the node short and arms this process.

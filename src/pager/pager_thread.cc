@@ -168,18 +168,23 @@ int until_next_look() {
 constexpr int kIdleWorkMs = 5;
 bool idle_work_waits = false;
 
-int wait_ms() {
+/// For how long there is nothing to do unless something happens; -1: for ever.
+int until_next_work() {
   const int first_touch = state.armed ? -1 : until_next_look();
-  if (trace::is_recording()) {
-    constexpr int kSample = static_cast<int>(kSampleEveryNs / 1'000'000);
-    return first_touch >= 0 && first_touch < kSample ? first_touch : kSample;
-  }
   const bool failed = state.session->ledger->failed_at_ns.load(std::memory_order_relaxed) != 0;
   if (!state.armed) {
     return first_touch >= 0 ? first_touch : failed ? 1000 : -1;
   }
   const bool waits_for_room = state.waiting.count() > 0 && state.store->in_flight() == 0;
-  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : idle_work_waits ? kIdleWorkMs : 1000;
+  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1
+         : idle_work_waits || state.turn_is_watched                    ? kIdleWorkMs
+                                                                       : 1000;
+}
+
+int wait_ms() {
+  constexpr int kSampleMs = static_cast<int>(kSampleEveryNs / 1'000'000);
+  const int work = until_next_work();
+  return trace::is_recording() && (work < 0 || work > kSampleMs) ? kSampleMs : work;
 }
 
 /// Single pages are wanted one after the other, and sleeping in between costs as much as the disk does: as long as there is a

@@ -80,6 +80,11 @@ void answer_peers() {
     if (under_way[index] == 0 || requests[index].done.load(std::memory_order_relaxed) == 0) {
       continue;
     }
+    if (requests[index].status != base::Status::kOk) {  // too many at once
+      requests[index].done.store(0, std::memory_order_relaxed);
+      bring(requests[index]);
+      continue;
+    }
     node::Member& asker = state.session->ledger->members[index];
     const bool is_same = asker.pid.load(std::memory_order_relaxed) == under_way[index];
     under_way[index] = 0;

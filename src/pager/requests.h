@@ -10,7 +10,6 @@
 
 #include "base/status.h"
 #include "pager/pager.h"
-#include "pager/waiting_accesses.h"
 
 namespace headroom::pager {
 
@@ -41,7 +40,6 @@ struct Request {
   int32_t thread;  // of a fault
   uint64_t started_ns;
   std::atomic<uint32_t> done;  // futex
-  WaitingAccess waiting;       // the pager's, if it answers later
 };
 
 /// Hands the request to the pager thread and waits until it is done. Async-signal-safe.

@@ -300,6 +300,12 @@ uint64_t share_of_memory() {
   return share > 0 ? static_cast<uint64_t>(share) : 0;
 }
 
+void forget_old_question() {
+  if (state.waits_for_others && state.waiting.count() == 0 && base::monotonic_ns() - state.asked_at_ns > kAskPatienceNs) {
+    state.waits_for_others = false;
+  }
+}
+
 void answer_requests_for_room() {
   Member& self = *state.session->self;
   const int64_t asked = self.asked_bytes.exchange(0, std::memory_order_acq_rel);

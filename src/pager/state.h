@@ -61,15 +61,17 @@ struct State {
   int64_t leaving_bytes = 0;       // being written out, to be dropped
   int64_t early_credit_bytes = 0;  // how much may be written back early (eviction.cc)
   WaitingAccesses waiting;
-  int lacking_blocks = 0;  // that room was not had for when everything that waits was tried last, and since
+  uint64_t oldest_lacks_since_ns = 0;  // since when the oldest waits that room was not had for then; 0: there was none
+  int lacking_blocks = 0;              // that room was not had for when everything that waits was tried last, and since
   Stream streams[kStreams] = {};
   uint64_t stream_clock = 0;
   std::atomic<bool>* may_touch_ahead = nullptr;  // by block; set by the program's threads
   std::atomic<bool>* may_be_huge = nullptr;      // by 2 MiB of the partition (huge_pages.cc)
   FreshRun fresh_runs[kFreshRuns] = {};
   uint64_t fresh_clock = 0;
-  uint64_t awake_until_ns = 0;             // the thread does not sleep before
-  uint64_t idle_fault_at_ns = 0;           // when who waits, or the library for him, last needed or got what was not there
+  uint64_t awake_until_ns = 0;    // the thread does not sleep before
+  uint64_t idle_fault_at_ns = 0;  // when who waits, or the library for him, last needed or got what was not there
+  uint64_t idle_evicted_at_ns = 0;
   uint64_t idle_grace_ns = kUsedLatelyNs;  // how long after that nothing is evicted early
   bool waits_for_others = false;           // asked other ranks for room
   bool collects = false;                   // the blocks of a transfer that has ended are in no list yet
@@ -78,7 +80,8 @@ struct State {
   int answered_member = -1;  // is rung when what it has asked for is gone
   int64_t other_bytes = 0;   // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
-  std::atomic<bool> idle{false};           // set by the program's thread
+  std::atomic<bool> idle{false};  // set by the program's thread
+  std::atomic<bool> turn_is_watched{false};
   std::atomic<bool> turn_is_cut{false};    // faults on storage of those who compute wait; set on the pager's thread
   std::atomic<uint32_t> turns{0};          // how often the program has waited
   std::atomic<int64_t> needed_in_turn{0};  // bytes of blocks that are read as a whole because the program jumps about in them
@@ -153,6 +156,8 @@ uint64_t share_of_memory();
 /// Whether nobody who waits has blocked later than this rank.
 bool blocked_last();
 void answer_requests_for_room();
+/// Others were asked for room that nobody wants by now (a reader that it was for has ended): no need to look for it.
+void forget_old_question();
 /// Rings who has asked when there is room.
 void tell_of_room();
 
@@ -192,8 +197,8 @@ bool start_pager_thread(int requests);
 void follow_turns();
 /// Whether that thread's fault on storage has to wait, since it is not this process's turn; `may_begin`: it may from now on.
 bool must_wait_for_turn(int32_t thread, bool may_begin);
-/// If such faults wait: looks whether they may go on.
-void follow_cut_turn();
+/// If such faults wait, or else the turn is watched: has the rules followed.
+void look_at_turn();
 
 // claims.cc
 /// Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.

@@ -4,8 +4,18 @@
 #include <dlfcn.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+
+#include "base/system_calls.h"
+
 namespace headroom::pager {
 namespace {
+
+constexpr int kMostThreads = 16;  // there is no need for more
+std::atomic<int32_t> numbers[kMostThreads];
+std::atomic<int> started_threads{0};
 
 thread_local bool own_thread __attribute__((tls_model("initial-exec"))) = false;
 
@@ -18,8 +28,17 @@ struct Start {
 
 bool on_own_thread() { return own_thread; }
 
+bool is_own_thread(int32_t number) {
+  return std::any_of(std::begin(numbers), std::end(numbers),
+                     [number](const auto& known) { return known.load(std::memory_order_relaxed) == number; });
+}
+
 static void* run(void* argument) {
   own_thread = true;
+  const int place = started_threads.fetch_add(1, std::memory_order_relaxed);
+  if (place < kMostThreads) {
+    numbers[place].store(static_cast<int32_t>(base::system_call(SYS_gettid)), std::memory_order_relaxed);
+  }
   const Start start = *static_cast<Start*>(argument);
   delete static_cast<Start*>(argument);
   return start.body(start.argument);

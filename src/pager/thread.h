@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include <cstdint>
+
 namespace headroom::pager {
 
 /// Starts a detached thread; false if the system refuses.
@@ -11,5 +13,8 @@ bool start_thread(void* (*body)(void*), void* argument);
 
 /// True on a thread that start_thread() made.
 bool on_own_thread();
+
+/// Whether start_thread() made the thread with that number (the kernel's). Any thread may ask.
+bool is_own_thread(int32_t number);
 
 }  // namespace headroom::pager

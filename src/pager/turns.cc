@@ -17,6 +17,7 @@ void follow_turns() {
   if (turn != state.came_back.load(std::memory_order_relaxed) >> 48) {
     state.resident.begin_turn();
     state.idle_grace_ns = kUsedLatelyNs;
+    state.idle_evicted_at_ns = 0;
     begin_turn_of_pages();
   }
   // Pages that were read alone count when many of them are wanted again and again, not when there are just very many.
@@ -53,6 +54,8 @@ bool accesses_wait() { return state.waiting.count() > 0; }
 
 void set_turn_cut(bool cut) { state.turn_is_cut.store(cut, std::memory_order_release); }
 
+void set_turn_watched(bool watched) { state.turn_is_watched.store(watched, std::memory_order_release); }
+
 bool is_turn_cut() { return state.turn_is_cut.load(std::memory_order_acquire); }
 
 bool must_wait_for_turn(int32_t thread, bool may_begin) {
@@ -60,9 +63,9 @@ bool must_wait_for_turn(int32_t thread, bool may_begin) {
   return rules != nullptr && rules->must_wait(thread, may_begin);
 }
 
-void follow_cut_turn() {
-  if (is_turn_cut()) {
-    turn_rules.load(std::memory_order_acquire)->look_whether_turn_goes_on();
+void look_at_turn() {
+  if (is_turn_cut() || state.turn_is_watched.load(std::memory_order_acquire)) {
+    turn_rules.load(std::memory_order_acquire)->look();
   }
 }
 

@@ -15,7 +15,8 @@ using namespace arena;
 using trace::Counter;
 
 constexpr uint64_t kPartForPages = 4;  // of memory is cleared when a sparse reader is found
-constexpr int kMostLacking = 16;       // blocks that room is made for at a time, however many wait for it
+constexpr int64_t kMostLacking = 16;   // blocks that room is made for at a time, however many wait for it
+constexpr uint64_t kPartThatLeaves = 4;
 constexpr uint64_t kPatienceNs = 1'000'000'000;
 
 constexpr int kPool = 8192;  // more threads than a process mostly has
@@ -70,7 +71,9 @@ bool bring_now(const Request& request) {
 /// Tries everything that waits, the oldest first, so that it gets what room there is.
 void serve_in_line() {
   state.lacking_blocks = 0;
+  state.oldest_lacks_since_ns = 0;
   state.waiting.find([](WaitingAccess& access) {
+    const bool older_lack = state.lacking_blocks > 0;
     if (!access.is_fault) {
       Request& request = *access.request;
       if (bring_now(request)) {
@@ -80,10 +83,16 @@ void serve_in_line() {
     } else if (!(access.from_storage && state.turn_is_cut && must_wait_for_turn(access.thread, false)) && served_now(access)) {
       end_fault(access);
     }
+    if (!older_lack && state.lacking_blocks > 0) {
+      state.oldest_lacks_since_ns = access.started_ns;
+    }
     return false;
   });
   if (state.lacking_blocks > 1) {  // each has seen to room for one, the same one
-    const int64_t blocks = state.lacking_blocks < kMostLacking ? state.lacking_blocks : kMostLacking;
+    // Not so much that what was just served leaves before its use.
+    const auto part = static_cast<int64_t>(state.resident.can_leave() / kPartThatLeaves);
+    const int64_t most = part < kMostLacking ? part : kMostLacking;
+    const int64_t blocks = state.lacking_blocks < most ? state.lacking_blocks : most;
     make_room(blocks * static_cast<int64_t>(kBlockBytes));
   }
 }
@@ -91,7 +100,20 @@ void serve_in_line() {
 }  // namespace
 
 bool WaitingAccesses::add(const WaitingAccess& access) {
-  WaitingAccess* place = access.request != nullptr ? &access.request->waiting : take_of_pool();
+  const bool stopped = access.request == nullptr;
+  if (stopped && find([&access](WaitingAccess& known) {
+        if (known.request != nullptr || known.thread != access.thread) {
+          return false;
+        }
+        known.block = access.block;
+        known.page = access.page;
+        known.write = access.write;
+        known.from_storage = access.from_storage;
+        return true;
+      })) {
+    return true;
+  }
+  WaitingAccess* place = take_of_pool();
   if (place == nullptr) {
     return false;
   }
@@ -111,15 +133,12 @@ void WaitingAccesses::remove(WaitingAccess& access) {
   (access.older != nullptr ? access.older->newer : oldest_) = access.newer;
   (access.newer != nullptr ? access.newer->older : newest_) = access.older;
   count_.store(count() - 1, std::memory_order_relaxed);
-  if (access.request == nullptr) {
-    access.newer = free_of_pool;
-    free_of_pool = &access;
-  }
+  access.newer = free_of_pool;
+  free_of_pool = &access;
 }
 
 bool older_ones_lack_room() {
-  return state.lacking_blocks > 0 && state.waiting.count() > 0 &&
-         base::monotonic_ns() - state.waiting.waits_since() < kPatienceNs;
+  return state.oldest_lacks_since_ns != 0 && base::monotonic_ns() - state.oldest_lacks_since_ns < kPatienceNs;
 }
 
 bool has_waiting_writer(uint64_t block) {
@@ -156,14 +175,16 @@ void bring(Request& request) {
     finish(request);
     return;
   }
-  (void)state.waiting.add({&request, request.block, request.started_ns, kWholeBlock, 0, request.write, false, false, {}, {}});
+  if (!state.waiting.add({&request, request.block, request.started_ns, kWholeBlock, 0, request.write, false, false, {}, {}})) {
+    finish(request, base::Status::kNoMemory);  // the asker tries again
+  }
 }
 
 void pump() {
   if (wants_room_for_pages()) {
     (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages), Urgency::kNobodyWaits);
   }
-  follow_cut_turn();
+  look_at_turn();
   serve_in_line();
   if (state.armed && state.session->ledger->free_bytes.load(std::memory_order_relaxed) < 0) {
     make_room(0);
@@ -171,6 +192,7 @@ void pump() {
   if (state.armed && !state.turn_is_cut) {
     read_streams_ahead();
   }
+  forget_old_question();
 }
 
 }  // namespace headroom::pager

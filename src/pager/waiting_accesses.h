@@ -1,8 +1,8 @@
 // Accesses that wait for storage or for room, the oldest first.
 //
-// What a program's thread asks for by a request waits in that request; what userfaultfd has stopped, in one of a pool. They
-// stand in one line, so that of many threads none waits much longer than the others. Private to src/pager; for the pager's
-// thread alone unless a line says otherwise.
+// They stand in one line, so that of many threads none waits much longer than the others. (Their places come from a pool, and
+// not from the requests on the threads' stacks: a signal's handler may leave such a frame by a jump.) Private to src/pager; for
+// the pager's thread alone unless a line says otherwise.
 #pragma once
 
 #include <atomic>
@@ -27,13 +27,12 @@ struct WaitingAccess {
 
 class WaitingAccesses {
  public:
-  /// Puts a copy at the end of the line: into its request, or into one of the pool. False if the pool is empty.
+  /// Puts a copy at the end of the line; or where that thread waits already, if userfaultfd has stopped it: a signal was
+  /// handled meanwhile, and it has faulted again. False if there are too many.
   bool add(const WaitingAccess& access);
   void remove(WaitingAccess& access);
   /// Any thread may ask.
   [[nodiscard]] int count() const { return count_.load(std::memory_order_relaxed); }
-  /// Since when the oldest waits; there must be one.
-  [[nodiscard]] uint64_t waits_since() const { return oldest_->started_ns; }
 
   /// Calls `visit` with each, the oldest first, until it returns true. Meanwhile any may be removed.
   template <typename Visit>

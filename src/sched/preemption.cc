@@ -5,6 +5,7 @@
 
 #include "base/system_calls.h"
 #include "pager/pager.h"
+#include "sched/idle_threads.h"
 #include "sched/scheduler.h"
 #include "sched/slots.h"
 #include "sched/threads.h"
@@ -16,9 +17,11 @@ namespace {
 
 constexpr uint64_t kPatienceNs = kOverdueNs / 2;
 constexpr uint64_t kLentNs = 100'000'000;
+constexpr uint64_t kUnknownWaitNs = 100'000'000;
 
 std::atomic<int> uncut{0};
 uint64_t since_ns = 0;
+uint64_t unknown_may_until_ns = 0;
 
 /// Whether it has turned out that this rank and those who compute beside it need more than there is. The first who finds out
 /// only says what it needs, so that the next one knows who is to give way.
@@ -37,9 +40,8 @@ bool is_over(uint64_t now) {
 }
 
 /// Called with the lock of the turn held, for a thread that computes while the rank has no slot. False if it has one now.
-bool must_get_in_line(int32_t thread) {
+bool must_get_in_line() {
   trace::count(trace::Counter::kTurnsBegunAtFaults);
-  note_computing(thread);
   get_in_line();
   if (!try_take_slot()) {
     return true;
@@ -75,13 +77,23 @@ bool must_wait(int32_t thread, bool may_begin) {
   if (pager::is_turn_cut()) {
     return computes(thread);  // who is blocked in MPI may be what another rank waits for
   }
+  if (!may_begin || uncut.load(std::memory_order_acquire) != 0 || mode() != Mode::kTurns) {
+    return false;
+  }
   const uint64_t now = base::monotonic_ns();
-  if (!may_begin || uncut.load(std::memory_order_acquire) != 0 || mode() != Mode::kTurns || (has_slot() && !is_over(now)) ||
-      !computes(thread) || !turn_lock().try_lock()) {
+  const bool by_unknown = all_threads_block();
+  if ((has_slot() && !by_unknown && !is_over(now)) || !computes(thread)) {
+    return false;
+  }
+  if (by_unknown) {
+    note_unknown_computes();
+    pager::set_turn_watched(true);
+  }
+  if ((has_slot() && !is_over(now)) || (by_unknown && now < unknown_may_until_ns) || !turn_lock().try_lock()) {
     return false;
   }
   const bool had_slot = end_turn_early();
-  const bool waits = had_slot || must_get_in_line(thread);
+  const bool waits = had_slot || must_get_in_line();
   pager::set_turn_cut(waits);
   turn_lock().unlock();
   since_ns = now;
@@ -89,25 +101,49 @@ bool must_wait(int32_t thread, bool may_begin) {
   return waits;
 }
 
-void look_whether_turn_goes_on() {
-  const uint64_t now = base::monotonic_ns();
-  if (!turn_lock().try_lock()) {  // who holds it may wait for a fault that waits here
-    if (now - since_ns > kOverdueNs) {
-      pager::set_turn_cut(false);
+/// Called with the lock of the turn held: whether the turn is cut no longer.
+bool goes_on(uint64_t now) {
+  if (!all_threads_block()) {
+    return takes_slot_again(now);
+  }
+  if (!unknown_threads_compute()) {
+    // What was waited for came after all; whether and when the program goes on is decided in MPI.
+    auto ready = static_cast<uint32_t>(node::RunState::kReady);
+    (void)self().run_state.compare_exchange_strong(ready, static_cast<uint32_t>(node::RunState::kBlocked));
+    return true;
+  }
+  if (takes_slot_again(now)) {
+    return true;
+  }
+  if (now - since_ns < kUnknownWaitNs) {
+    return false;
+  }
+  unknown_may_until_ns = now + kUnknownWaitNs;
+  begin_turn();
+  return true;
+}
+
+void look() {
+  if (!pager::is_turn_cut()) {
+    if (!unknown_threads_compute()) {
+      pager::set_turn_watched(false);
+    } else if (all_threads_block()) {
+      look_whether_rank_waits(true);
     }
     return;
   }
-  if (all_threads_block()) {  // what was waited for came after all; whether and when the program goes on is decided in MPI
-    auto ready = static_cast<uint32_t>(node::RunState::kReady);
-    (void)self().run_state.compare_exchange_strong(ready, static_cast<uint32_t>(node::RunState::kBlocked));
-    pager::set_turn_cut(false);
-  } else if (takes_slot_again(now)) {
+  const uint64_t now = base::monotonic_ns();
+  if (turn_lock().try_lock()) {
+    if (goes_on(now)) {
+      pager::set_turn_cut(false);
+    }
+    turn_lock().unlock();
+  } else if (now - since_ns > kOverdueNs) {  // who holds it may wait for a fault that waits here
     pager::set_turn_cut(false);
   }
-  turn_lock().unlock();
 }
 
-constexpr pager::TurnRules kRules = {must_wait, look_whether_turn_goes_on};
+constexpr pager::TurnRules kRules = {must_wait, look};
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include "base/system_calls.h"
 #include "pager/pager.h"
 #include "sched/busy_threads.h"
+#include "sched/idle_threads.h"
 #include "sched/slots.h"
 #include "sched/threads.h"
 #include "sched/turn.h"
@@ -74,14 +75,8 @@ void set_blocked() {
   }
 }
 
-/// Called with the lock of the turn held, so that no other thread goes on meanwhile.
-void note_that_rank_waits() {
-  set_blocked();
-  pager::set_idle(true);
-}
-
-/// This thread blocks. If it was the last one the slot is given up; who is about to give it up or to take it for a fault has
-/// done so soon, and who takes it for another thread is not waited for.
+/// This thread blocks. If it was the last known one the slot is given up. (The pager's thread, which may have the lock, has
+/// done soon; who takes the slot for another thread is not waited for.)
 void begin_blocking() {
   set_this_thread_blocks(true);
   while (all_threads_block()) {
@@ -94,27 +89,6 @@ void begin_blocking() {
     }
     yield_processor();
   }
-}
-
-/// Whether the rank waits: all of its threads are blocked in MPI, or idle. If they have the slot, it is given up; if it has
-/// been `long_enough`, others may have the memory. False, too, if another thread is about to go on.
-bool look_whether_rank_waits(bool long_enough) {
-  if (!this_thread_blocks() || !taking_slot.try_lock()) {
-    return false;
-  }
-  const bool all_block = all_threads_block();
-  const bool is_blocked = self().run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(RunState::kBlocked);
-  // While the turn is cut the slot is missing for another reason.
-  const bool waits = !pager::is_turn_cut() && (all_block || (has_slot() ? other_threads_are_idle() : is_blocked));
-  if (waits && release_slot()) {
-    trace::count(Counter::kTurnsOfIdleThreads, all_block ? 0 : 1);
-    long_enough = true;
-  }
-  if (waits && long_enough) {
-    note_that_rank_waits();
-  }
-  taking_slot.unlock();
-  return waits;
 }
 
 void end_blocking() {
@@ -155,6 +129,27 @@ void begin_turn() {
   begin_counting_busy_threads();
   turn_began_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
   set_run_state(RunState::kRunning);
+}
+
+void look_whether_rank_waits(bool long_enough) {
+  if (!taking_slot.try_lock()) {
+    return;  // another thread is about to go on, or has seen to it
+  }
+  const bool all_block = all_threads_block();
+  const bool is_blocked = self().run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(RunState::kBlocked);
+  const bool had_slot = has_slot();
+  // While the turn is cut the slot is missing for another reason.
+  const bool waits = !pager::is_turn_cut() &&
+                     ((all_block && !unknown_threads_compute()) || (!had_slot && is_blocked) || other_threads_are_idle());
+  if (had_slot && (waits || (all_block && !unknown_threads_need_slot()))) {
+    (void)release_slot();
+    trace::count(Counter::kTurnsOfIdleThreads);
+  }
+  if (waits && (had_slot || long_enough)) {
+    set_blocked();
+    pager::set_idle(true);
+  }
+  taking_slot.unlock();
 }
 
 void get_in_line() {
@@ -214,7 +209,7 @@ Mode mode() {
 void give_slot_up() {
   if (!this_thread_blocks() && mode() == Mode::kTurns) {
     begin_blocking();
-    (void)look_whether_rank_waits(true);
+    look_whether_rank_waits(true);
   }
 }
 
@@ -225,7 +220,11 @@ void take_slot() {
   }
 }
 
-void look_at_wait() { (void)look_whether_rank_waits(true); }
+void look_at_wait() {
+  if (this_thread_blocks()) {
+    look_whether_rank_waits(true);
+  }
+}
 
 void begin_call_of_waits() { ++calls_of_waits; }
 void end_call_of_waits() {
@@ -262,7 +261,7 @@ void Wait::pause() {
       begin_blocking();
     }
   }
-  (void)look_whether_rank_waits(waited > kIdleAfterNs);
+  look_whether_rank_waits(waited > kIdleAfterNs);
   // One poll is not always full progress (rendezvous over UCX needs several), so each sleep is followed by a few. Where every
   // rank has a processor of its own, nobody needs this one: a sleep would only make the wait longer.
   if (polls_ % 4 != 0 || !is_oversubscribed()) {

@@ -10,8 +10,11 @@ namespace headroom::sched {
 /// Held by whoever takes a slot for the process, so that two do not.
 base::FutexLock& turn_lock();
 uint64_t turn_began_at();
-/// The process has a slot and goes on computing.
+/// The process goes on computing, mostly with a slot.
 void begin_turn();
+/// Whether all threads are blocked in MPI, or idle: then the rank waits. If it has the slot, it is given up; if it has waited
+/// for `long_enough` others may have the memory. Not if another thread is about to go on.
+void look_whether_rank_waits(bool long_enough);
 /// The program could go on, but has no slot; others may have its memory meanwhile.
 void get_in_line();
 /// The slot is given up although the program could go on; it is ready for the next. False if there was none any more.

@@ -258,7 +258,7 @@ def test_ranks_hold_as_many_slots_as_threads_are_busy(mpi, tmp_path):
 
 @pytest.mark.parametrize("threads", ["both", "main"])
 def test_a_thread_computes_while_another_waits_in_mpi(mpi, engine, threads, tmp_path):
-    """Its rank does not wait, whether the thread that computes has called MPI before or never does: it gets in line for its turn
+    """Its rank does not wait, whether the thread that computes has called MPI or never does: it gets in line for its turn
     at its first fault on storage, and keeps what it is in need of. Taken for a waiting one it read the same 8 MiB thirty times
     and more."""
     program = compile_program(mpi, "computing_thread.c")
