@@ -54,10 +54,13 @@ def choose_memory(asked: int | None) -> int:
     return asked
 
 
+USED_TO_START = 64 << 20  # by the interpreters of ranks that start at the same time; it is free again once the program runs
+
+
 def warn_of_too_much_memory(asked: int | None) -> None:
     """Said by one rank, or by who starts the launcher: others may have used some of it already."""
     free = machine.free_bytes()
-    if asked is not None and asked > free:
+    if asked is not None and asked > free + USED_TO_START:
         click.echo(
             f"headroom: warning: --memory {in_binary_units(asked)} is more than the {in_binary_units(free)} that are free on "
             "this node (or in its cgroup) now; if the program uses it all, the kernel ends it",
