@@ -275,7 +275,15 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
     }
     return;
   }
-  if (!state.waiting.add({request, block, base::monotonic_ns(), page, thread, write, from_storage, true, nullptr, nullptr})) {
+  if (!state.waiting.add({.request = request,
+                          .block = block,
+                          .count = 1,
+                          .started_ns = base::monotonic_ns(),
+                          .page = page,
+                          .thread = thread,
+                          .write = write,
+                          .from_storage = from_storage,
+                          .is_fault = true})) {
     // More wait than we keep account of: let this one try again.
     if (request != nullptr) {
       finish(*request);

@@ -94,7 +94,7 @@ bool accesses_wait();
 void set_turn_cut(bool cut);
 bool is_turn_cut();
 
-/// Has the rules' look() called every few milliseconds, or no longer.
+/// Has the rules' look() called every few milliseconds, or no longer. Any thread may ask for it.
 void set_turn_watched(bool watched);
 
 /// Claims budget for `count` more blocks that allocations will use. While memory is enough this reserves them; the call

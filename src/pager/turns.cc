@@ -2,6 +2,7 @@
 #include "pager/pager.h"
 #include "pager/random_access.h"
 #include "pager/state.h"
+#include "pager/thread.h"
 
 namespace headroom::pager {
 namespace {
@@ -54,7 +55,12 @@ bool accesses_wait() { return state.waiting.count() > 0; }
 
 void set_turn_cut(bool cut) { state.turn_is_cut.store(cut, std::memory_order_release); }
 
-void set_turn_watched(bool watched) { state.turn_is_watched.store(watched, std::memory_order_release); }
+void set_turn_watched(bool watched) {
+  if (state.turn_is_watched.load(std::memory_order_relaxed) != watched &&
+      state.turn_is_watched.exchange(watched, std::memory_order_acq_rel) != watched && watched && !on_own_thread()) {
+    nudge();  // the pager's thread may be asleep
+  }
+}
 
 bool is_turn_cut() { return state.turn_is_cut.load(std::memory_order_acquire); }
 

@@ -56,12 +56,12 @@ void end_fault(WaitingAccess& access) {
   }
 }
 
-bool bring_now(const Request& request) {
+bool bring_now(uint64_t first, uint64_t count, bool write) {
   bool all = true;
-  for (uint64_t block = request.block; block < request.block + request.count; ++block) {
+  for (uint64_t block = first; block < first + count; ++block) {
     const uint64_t word = word_of(block).load(std::memory_order_relaxed);
-    const bool here = (state_of(word) == kResident || state_of(word) == kWriting) && has_rights(word, request.write);
-    if (!here && (state_of(word) == kReading || !serve(block, request.write))) {
+    const bool here = (state_of(word) == kResident || state_of(word) == kWriting) && has_rights(word, write);
+    if (!here && (state_of(word) == kReading || !serve(block, write))) {
       all = false;
     }
   }
@@ -75,8 +75,8 @@ void serve_in_line() {
   state.waiting.find([](WaitingAccess& access) {
     const bool older_lack = state.lacking_blocks > 0;
     if (!access.is_fault) {
-      Request& request = *access.request;
-      if (bring_now(request)) {
+      if (bring_now(access.block, access.count, access.write)) {
+        Request& request = *access.request;
         state.waiting.remove(access);
         finish(request);
       }
@@ -171,11 +171,16 @@ void end_satisfied(uint64_t first, uint64_t count) {
 }
 
 void bring(Request& request) {
-  if (bring_now(request)) {
+  if (bring_now(request.block, request.count, request.write)) {
     finish(request);
     return;
   }
-  if (!state.waiting.add({&request, request.block, request.started_ns, kWholeBlock, 0, request.write, false, false, {}, {}})) {
+  if (!state.waiting.add({.request = &request,
+                          .block = request.block,
+                          .count = request.count,
+                          .started_ns = request.started_ns,
+                          .page = kWholeBlock,
+                          .write = request.write})) {
     finish(request, base::Status::kNoMemory);  // the asker tries again
   }
 }

@@ -1,8 +1,8 @@
 // Accesses that wait for storage or for room, the oldest first.
 //
 // They stand in one line, so that of many threads none waits much longer than the others. (Their places come from a pool, and
-// not from the requests on the threads' stacks: a signal's handler may leave such a frame by a jump.) Private to src/pager; for
-// the pager's thread alone unless a line says otherwise.
+// not from the requests on the threads' stacks, so that a signal's handler that leaves such a frame by a jump does not break
+// the line.) Private to src/pager; for the pager's thread alone unless a line says otherwise.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,17 @@ namespace headroom::pager {
 struct Request;
 
 struct WaitingAccess {
-  Request* request;  // nullptr: a thread stopped by userfaultfd
-  uint64_t block;
-  uint64_t started_ns;
-  uint32_t page;      // of the block, or kWholeBlock
-  int32_t thread;     // of a fault
-  bool write;         // of a fault
-  bool from_storage;  // a fault on what was not in memory
-  bool is_fault;      // else all blocks of the request are to be brought
-  WaitingAccess* older;
-  WaitingAccess* newer;
+  Request* request = nullptr;  // none: a thread stopped by userfaultfd
+  uint64_t block = 0;
+  uint64_t count = 0;  // of blocks
+  uint64_t started_ns = 0;
+  uint32_t page = 0;   // of the block, or kWholeBlock
+  int32_t thread = 0;  // of a fault
+  bool write = false;
+  bool from_storage = false;  // a fault on what was not in memory
+  bool is_fault = false;      // else all blocks are to be brought for the request
+  WaitingAccess* older = nullptr;
+  WaitingAccess* newer = nullptr;
 };
 
 class WaitingAccesses {

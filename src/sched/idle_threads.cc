@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kLookAgainNs = 2'000'000;
 constexpr int kLooksAtUnknown = 10;  // in a row, before they count as idle: whether they have a core is not known
 constexpr uint64_t kNeedsSlotNs = 1'000'000'000;
-constexpr uint64_t kForgottenNs = 10'000'000'000;
+constexpr uint64_t kForgottenNs = 3'000'000'000;
 
 std::atomic<uint64_t> unknown_computed_at_ns{0};  // 0: none, or they are idle
 
@@ -106,6 +106,7 @@ bool look_whether_idle() {
   const uint64_t process_ns = since_last(process_seen_ns, processor_ns_of_process());
   const uint64_t waited_ns = since_last(waits_seen_ns, trace::counted(trace::Counter::kStorageWaitNs));
   const Used known = used_by_known_threads();
+  uint64_t computed_at = unknown_computed_at_ns.load(std::memory_order_relaxed);
   const bool unknown_count = unknown_threads_compute();
   const uint64_t unblocked_ns = process_ns > known.blocked_ns ? process_ns - known.blocked_ns : 0;
   const uint64_t used_ns = waited_ns + (unknown_count ? unblocked_ns : known.others_ns);
@@ -114,7 +115,7 @@ bool look_whether_idle() {
   if (!idle || (unknown_count && idle_looks < kLooksAtUnknown)) {
     return false;
   }
-  unknown_computed_at_ns.store(0, std::memory_order_relaxed);
+  (void)unknown_computed_at_ns.compare_exchange_strong(computed_at, 0, std::memory_order_relaxed);  // unless one does by now
   return true;
 }
 

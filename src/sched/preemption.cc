@@ -20,7 +20,9 @@ constexpr uint64_t kLentNs = 100'000'000;
 constexpr uint64_t kUnknownWaitNs = 100'000'000;
 
 std::atomic<int> uncut{0};
-uint64_t since_ns = 0;
+uint64_t since_ns = 0;          // waits for its slot
+uint64_t cut_at_ns = 0;         // the turn
+uint64_t unknown_since_ns = 0;  // unknown threads have been in line, if now and then; 0: they are not
 uint64_t unknown_may_until_ns = 0;
 
 /// Whether it has turned out that this rank and those who compute beside it need more than there is. The first who finds out
@@ -39,13 +41,20 @@ bool is_over(uint64_t now) {
          is_one_too_many();
 }
 
-/// Called with the lock of the turn held, for a thread that computes while the rank has no slot. False if it has one now.
-bool must_get_in_line() {
+/// Called with the lock of the turn held, for a thread that computes while the rank has no slot. False if it has one now. An
+/// unknown thread that has given up waiting before keeps its place; and what it needs is not what a turn has shown.
+bool must_get_in_line(bool by_unknown, uint64_t now) {
   trace::count(trace::Counter::kTurnsBegunAtFaults);
-  get_in_line();
+  get_in_line(!by_unknown);
+  unknown_since_ns = !by_unknown ? 0 : unknown_since_ns == 0 ? now : unknown_since_ns;
+  if (by_unknown) {
+    self().ready_since_ns.store(unknown_since_ns, std::memory_order_relaxed);
+  }
   if (!try_take_slot()) {
+    since_ns = by_unknown ? unknown_since_ns : now;
     return true;
   }
+  unknown_since_ns = 0;
   begin_turn();
   return false;
 }
@@ -73,49 +82,53 @@ bool takes_slot_again(uint64_t now) {
   return true;
 }
 
-bool must_wait(int32_t thread, bool may_begin) {
-  if (pager::is_turn_cut()) {
-    return computes(thread);  // who is blocked in MPI may be what another rank waits for
-  }
-  if (!may_begin || uncut.load(std::memory_order_acquire) != 0 || mode() != Mode::kTurns) {
+/// A fault of a thread that computes while all known ones are blocked: renews what is known of such threads.
+bool is_by_unknown(int32_t thread) {
+  if (!all_threads_block() || !computes(thread)) {
     return false;
+  }
+  note_unknown_computes();
+  pager::set_turn_watched(true);
+  return true;
+}
+
+bool must_wait(int32_t thread, bool may_begin) {
+  if (mode() != Mode::kTurns && !pager::is_turn_cut()) {
+    return false;
+  }
+  const bool by_unknown = is_by_unknown(thread);
+  if (pager::is_turn_cut()) {
+    return by_unknown || computes(thread);  // who is blocked in MPI may be what another rank waits for
   }
   const uint64_t now = base::monotonic_ns();
-  const bool by_unknown = all_threads_block();
-  if ((has_slot() && !by_unknown && !is_over(now)) || !computes(thread)) {
-    return false;
-  }
-  if (by_unknown) {
-    note_unknown_computes();
-    pager::set_turn_watched(true);
-  }
-  if ((has_slot() && !is_over(now)) || (by_unknown && now < unknown_may_until_ns) || !turn_lock().try_lock()) {
+  if (!may_begin || uncut.load(std::memory_order_acquire) != 0 || (has_slot() && !is_over(now)) ||
+      (by_unknown && now < unknown_may_until_ns) || !(by_unknown || computes(thread)) || !turn_lock().try_lock()) {
     return false;
   }
   const bool had_slot = end_turn_early();
-  const bool waits = had_slot || must_get_in_line();
+  since_ns = now;
+  cut_at_ns = now;
+  const bool waits = had_slot || must_get_in_line(by_unknown, now);
   pager::set_turn_cut(waits);
   turn_lock().unlock();
-  since_ns = now;
   trace::count(trace::Counter::kTurnsCutShort, had_slot ? 1 : 0);
   return waits;
 }
 
 /// Called with the lock of the turn held: whether the turn is cut no longer.
 bool goes_on(uint64_t now) {
-  if (!all_threads_block()) {
-    return takes_slot_again(now);
-  }
-  if (!unknown_threads_compute()) {
+  const bool all_block = all_threads_block();
+  if (all_block && !unknown_threads_compute()) {
     // What was waited for came after all; whether and when the program goes on is decided in MPI.
     auto ready = static_cast<uint32_t>(node::RunState::kReady);
     (void)self().run_state.compare_exchange_strong(ready, static_cast<uint32_t>(node::RunState::kBlocked));
     return true;
   }
   if (takes_slot_again(now)) {
+    unknown_since_ns = 0;
     return true;
   }
-  if (now - since_ns < kUnknownWaitNs) {
+  if (!all_block || now - cut_at_ns < kUnknownWaitNs) {
     return false;
   }
   unknown_may_until_ns = now + kUnknownWaitNs;
@@ -123,13 +136,22 @@ bool goes_on(uint64_t now) {
   return true;
 }
 
+/// Threads that nobody looks at by polling, because they never call MPI or the one that does is in a call that nobody sees
+/// into.
+void look_at_others() {
+  const bool some_compute = unknown_threads_compute();
+  if (some_compute && !all_threads_block()) {
+    return;
+  }
+  unknown_since_ns = some_compute ? unknown_since_ns : 0;
+  if (look_whether_rank_waits(true) && !some_compute && !(has_slot() && some_thread_blocks())) {
+    pager::set_turn_watched(false);
+  }
+}
+
 void look() {
   if (!pager::is_turn_cut()) {
-    if (!unknown_threads_compute()) {
-      pager::set_turn_watched(false);
-    } else if (all_threads_block()) {
-      look_whether_rank_waits(true);
-    }
+    look_at_others();
     return;
   }
   const uint64_t now = base::monotonic_ns();

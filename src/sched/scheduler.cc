@@ -131,9 +131,12 @@ void begin_turn() {
   set_run_state(RunState::kRunning);
 }
 
-void look_whether_rank_waits(bool long_enough) {
+bool look_whether_rank_waits(bool long_enough) {
+  if (!some_thread_blocks()) {
+    return true;
+  }
   if (!taking_slot.try_lock()) {
-    return;  // another thread is about to go on, or has seen to it
+    return false;  // another thread is about to go on, or has seen to it
   }
   const bool all_block = all_threads_block();
   const bool is_blocked = self().run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(RunState::kBlocked);
@@ -150,10 +153,13 @@ void look_whether_rank_waits(bool long_enough) {
     pager::set_idle(true);
   }
   taking_slot.unlock();
+  return true;
 }
 
-void get_in_line() {
-  note_working_set();
+void get_in_line(bool turn_ends) {
+  if (turn_ends) {
+    note_working_set();
+  }
   become_ready();
   pager::set_idle(true);
 }
@@ -162,7 +168,7 @@ bool end_turn_early() {
   if (!release_slot()) {
     return false;
   }
-  get_in_line();
+  get_in_line(true);
   return true;
 }
 
@@ -209,7 +215,10 @@ Mode mode() {
 void give_slot_up() {
   if (!this_thread_blocks() && mode() == Mode::kTurns) {
     begin_blocking();
-    look_whether_rank_waits(true);
+    (void)look_whether_rank_waits(true);
+    if (has_slot()) {
+      pager::set_turn_watched(true);  // others may be idle, and nobody polls here
+    }
   }
 }
 
@@ -222,7 +231,7 @@ void take_slot() {
 
 void look_at_wait() {
   if (this_thread_blocks()) {
-    look_whether_rank_waits(true);
+    (void)look_whether_rank_waits(true);
   }
 }
 
@@ -261,7 +270,7 @@ void Wait::pause() {
       begin_blocking();
     }
   }
-  look_whether_rank_waits(waited > kIdleAfterNs);
+  (void)look_whether_rank_waits(waited > kIdleAfterNs);
   // One poll is not always full progress (rendezvous over UCX needs several), so each sleep is followed by a few. Where every
   // rank has a processor of its own, nobody needs this one: a sleep would only make the wait longer.
   if (polls_ % 4 != 0 || !is_oversubscribed()) {

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/system_calls.h"
@@ -66,7 +67,8 @@ void set_this_thread_blocks(bool now_blocks) {
   }
   blocks = now_blocks;
   if (this_thread >= 0) {
-    all_threads[this_thread].blocked.store(now_blocks, std::memory_order_release);
+    // seq_cst: of two threads that block at the same time one sees that both do.
+    all_threads[this_thread].blocked.store(now_blocks, std::memory_order_seq_cst);
   }
 }
 
@@ -76,11 +78,17 @@ bool is_any_unknown() { return uncounted_threads.load(std::memory_order_relaxed)
 
 bool all_threads_block() {
   for (const MpiThread& thread : known_threads()) {
-    if (thread.used.load(std::memory_order_acquire) && !thread.blocked.load(std::memory_order_acquire)) {
+    if (thread.used.load(std::memory_order_acquire) && !thread.blocked.load(std::memory_order_seq_cst)) {
       return false;
     }
   }
   return !is_any_unknown();
+}
+
+bool some_thread_blocks() {
+  return std::ranges::any_of(known_threads(), [](const MpiThread& thread) {
+    return thread.used.load(std::memory_order_acquire) && thread.blocked.load(std::memory_order_acquire);
+  });
 }
 
 }  // namespace headroom::sched

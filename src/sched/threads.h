@@ -25,6 +25,8 @@ bool this_thread_blocks();
 void set_this_thread_blocks(bool blocks);
 /// Whether all known threads are blocked in MPI.
 bool all_threads_block();
+/// Whether one is.
+bool some_thread_blocks();
 /// The known threads; those that are not `used` have ended.
 std::span<MpiThread> known_threads();
 /// Whether there are more than are kept account of; then all_threads_block() is not true.

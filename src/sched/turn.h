@@ -13,10 +13,11 @@ uint64_t turn_began_at();
 /// The process goes on computing, mostly with a slot.
 void begin_turn();
 /// Whether all threads are blocked in MPI, or idle: then the rank waits. If it has the slot, it is given up; if it has waited
-/// for `long_enough` others may have the memory. Not if another thread is about to go on.
-void look_whether_rank_waits(bool long_enough);
-/// The program could go on, but has no slot; others may have its memory meanwhile.
-void get_in_line();
+/// for `long_enough` others may have the memory. False, and nothing is done, if another thread is about to go on.
+bool look_whether_rank_waits(bool long_enough);
+/// The program could go on, but has no slot; others may have its memory meanwhile. `turn_ends`: what it has used since the turn
+/// began says what it will need.
+void get_in_line(bool turn_ends);
 /// The slot is given up although the program could go on; it is ready for the next. False if there was none any more.
 bool end_turn_early();
 
