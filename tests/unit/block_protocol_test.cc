@@ -1,8 +1,9 @@
 // The block-state protocol in every order: all interleavings of a program's thread that reads and writes a block, a holder (the
-// kernel, or a peer) that does so by the alias, the disk, and the pager that evicts, writes early, hides, and brings back, each
-// in the steps in which the others can see it. The transitions of the block's word are the pager's own
-// (pager/block_transitions.h). No write may be lost, nothing may be read that is old, what is held must be there, and who waits
-// must be able to go on. Each safeguard is also left out in turn, to see that its absence is found.
+// kernel, or a peer) that does so by the alias, the disk, and the pager that evicts, writes early, hides, probes with a single
+// page that the block's word does not call mapped, and brings back, each in the steps in which the others can see it. The
+// transitions of the block's word are the pager's own (pager/block_transitions.h). No write may be lost, nothing may be read
+// that is old, what is held must be there, and who waits must be able to go on. Each safeguard is also left out in turn, to see
+// that its absence is found.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,7 +19,7 @@ namespace {
 
 using namespace arena;
 
-enum class LeftOut { kNothing, kLookAtHolds, kProtect, kLookAtWrites, kConcealFirst, kHoldFirst };
+enum class LeftOut { kNothing, kLookAtHolds, kProtect, kLookAtWrites, kConcealFirst, kHoldFirst, kSayProbed };
 enum class HolderKind { kKernelReads, kKernelWrites, kPeerReads };
 
 using Cells = std::array<uint8_t, 2>;  // what the program's thread writes, and what the holder does
@@ -38,6 +39,7 @@ enum : uint8_t {
   kToHide,
   kToMapAfterHiding,
   kToSayMapped,
+  kToSayProbed,
   kToSayThere,
   kToSayRead,
 };
@@ -250,12 +252,21 @@ class Explorer {
         break;
       case kResident:
       case kWriting: {
+        if (for_thread && (world.word & kMapped) == 0) {
+          probe(world, write);
+        }
         if (write && (world.word & kMapped) != 0 && (world.word & kWritable) == 0 && step_word(world, next::take_access)) {
+          world.mapping_writable = true;
           world.pager = kToMapAfterHiding;
           break;
         }
         const bool dirty = (world.word & kDirty) != 0 && state_of(world) == kResident;
-        world.mapping_writable = write || dirty;
+        world.mapping_writable = write || dirty || (world.word & kWritable) != 0;
+        if ((world.word & kMapped) == 0 && world.mapping != kAbsent) {  // pages of a probe
+          world.mapping = kAbsent;
+          world.pager = kToMapAfterHiding;
+          break;
+        }
         world.mapping = world.mapping_writable ? kReadWrite : kReadable;
         world.pager = kToSayMapped;
         break;
@@ -273,6 +284,17 @@ class Explorer {
         return;
     }
     world.thread = for_thread ? static_cast<uint8_t>(kGoesOn) : world.thread;
+    go(world);
+  }
+
+  /// The thread gets the page that it has asked for, and the word says nothing of it but that there is something to write.
+  void probe(World world, bool write) {
+    world.mapping_writable = write;
+    world.mapping = write                      ? static_cast<uint8_t>(kReadWrite)
+                    : world.mapping == kAbsent ? static_cast<uint8_t>(kReadable)
+                                               : world.mapping;
+    world.pager = kToSayProbed;
+    world.thread = kGoesOn;
     go(world);
   }
 
@@ -312,12 +334,16 @@ class Explorer {
         world.mapping = kAbsent;
         break;
       case kToMapAfterHiding:
-        world.mapping = kReadWrite;
-        world.mapping_writable = true;
+        world.mapping = world.mapping_writable ? kReadWrite : kReadable;
         then = kToSayMapped;
         break;
       case kToSayMapped:
         (void)step_word(world, [=](uint64_t word) { return next::change_bits(word, 0, rights); });
+        break;
+      case kToSayProbed:
+        if (world.mapping_writable && left_out_ != LeftOut::kSayProbed) {
+          (void)step_word(world, [](uint64_t word) { return next::change_bits(word, 0, kDirty | kWritable); });
+        }
         break;
       case kToSayThere:
         (void)step_word(world, [=](uint64_t word) {
@@ -380,8 +406,8 @@ TEST(BlockProtocol, NothingIsLostInAnyOrder) {
 }
 
 TEST(BlockProtocol, EachSafeguardIsNeeded) {
-  for (const LeftOut left_out :
-       {LeftOut::kLookAtHolds, LeftOut::kProtect, LeftOut::kLookAtWrites, LeftOut::kConcealFirst, LeftOut::kHoldFirst}) {
+  for (const LeftOut left_out : {LeftOut::kLookAtHolds, LeftOut::kProtect, LeftOut::kLookAtWrites, LeftOut::kConcealFirst,
+                                 LeftOut::kHoldFirst, LeftOut::kSayProbed}) {
     bool found = false;
     for (const HolderKind kind : kKinds) {
       found = found || !Explorer(left_out, kind).explore().empty();
