@@ -73,7 +73,6 @@ void serve_in_line() {
   state.lacking_blocks = 0;
   state.oldest_lacks_since_ns = 0;
   state.waiting.find([](WaitingAccess& access) {
-    const bool older_lack = state.lacking_blocks > 0;
     if (!access.is_fault) {
       if (bring_now(access.block, access.count, access.write)) {
         Request& request = *access.request;
@@ -83,7 +82,7 @@ void serve_in_line() {
     } else if (!(access.from_storage && state.turn_is_cut && must_wait_for_turn(access.thread, false)) && served_now(access)) {
       end_fault(access);
     }
-    if (!older_lack && state.lacking_blocks > 0) {
+    if (state.oldest_lacks_since_ns == 0 && state.lacking_blocks > 0) {
       state.oldest_lacks_since_ns = access.started_ns;
     }
     return false;

@@ -12,6 +12,7 @@ import pytest
 from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import doctor, hard_limit, launcher, machine
+from headroom.run import warn_of_too_much_memory
 from variants import only_in_suites
 
 
@@ -237,6 +238,17 @@ def test_storage_prefers_disks_without_moving_parts(monkeypatch, tmp_path):
     assert machine.storage_candidates()[0].path == str(tmp_path / "slow")  # job-local ones come first
     monkeypatch.setattr(machine, "is_rotating", lambda path: path != str(tmp_path / "quick"))
     assert machine.storage_candidates()[0].path == str(tmp_path / "quick")
+
+
+def test_more_memory_than_is_free(monkeypatch, capsys):
+    """Is warned of; but not because of what the interpreters use that start the ranks."""
+    asked = 1 << 30
+    monkeypatch.setattr(machine, "free_bytes", lambda: asked - (32 << 20))
+    warn_of_too_much_memory(asked)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(machine, "free_bytes", lambda: asked // 2)
+    warn_of_too_much_memory(asked)
+    assert "--memory 1.0 GiB is more than the 512.0 MiB that are free" in capsys.readouterr().err
 
 
 def test_launchers_that_are_not_known(tmp_path):

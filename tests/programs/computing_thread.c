@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "report_wrong.h"
+
 enum { kToWaiting = 1, kFinished = 2 };
 
 static MPI_Comm for_waiting;
@@ -72,11 +74,5 @@ int main(int argc, char** argv) {
     }
     MPI_Recv(&token, 1, MPI_INT, 0, kFinished, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
-  uint64_t all_wrong = 0;
-  MPI_Reduce(&wrong, &all_wrong, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (rank == 0) {
-    printf("wrong %llu\n", (unsigned long long)all_wrong);
-  }
-  MPI_Finalize();
-  return wrong != 0;
+  return report_wrong(wrong);
 }

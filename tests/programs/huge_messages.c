@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "pressure.h"
+#include "report_wrong.h"
 
 static unsigned char value(size_t at, int rank, int round) {
   const unsigned char byte = (unsigned char)(at * 31 + (at >> 12) + (size_t)(rank * 3 + round * 5));
@@ -44,11 +45,5 @@ int main(int argc, char** argv) {
     wrong += exchange(mine, theirs, size, rank, round);
     press();
   }
-  uint64_t all = 0;
-  MPI_Reduce(&wrong, &all, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (rank == 0) {
-    printf("wrong %llu\n", (unsigned long long)all);
-  }
-  MPI_Finalize();
-  return wrong != 0;
+  return report_wrong(wrong);
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "report_wrong.h"
+
 enum { kSweeps = 3 };
 
 static uint64_t sweep(uint64_t* array, uint64_t words, uint64_t version) {
@@ -58,11 +60,5 @@ int main(int argc, char** argv) {
       fclose(fopen(argv[2], "w"));
     }
   }
-  uint64_t all_wrong = 0;
-  MPI_Reduce(&wrong, &all_wrong, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (rank == 0) {
-    printf("wrong %llu\n", (unsigned long long)all_wrong);
-  }
-  MPI_Finalize();
-  return wrong != 0;
+  return report_wrong(wrong);
 }
