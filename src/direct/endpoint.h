@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/threads_lock.h"
 #include "direct/channel.h"
+#include "direct/held_spans.h"
 #include "direct/layout.h"
 #include "direct/matching.h"
 #include "direct/message_memory.h"
@@ -343,8 +344,9 @@ class Endpoint {
   uint32_t looks_past_left_ = 0;            // of threads that wait for something else
   std::atomic<uint64_t> filled_bytes_ = 0;  // held, of receives that are being copied by both sides
   LeftSendings left_;
-  uint64_t held_bytes_ = 0;
-  int64_t asking_ = 0;  // posted receives that must be asked
+  HeldSpans held_;                         // for receivers
+  std::atomic<uint64_t> aside_bytes_ = 0;  // in message memory: copies of what is sent, and rings
+  int64_t asking_ = 0;                     // posted receives that must be asked
   std::atomic<bool> has_helper_ = false;
   bool helping_ = false;      // the helper has the lock
   uint64_t asked_about_ = 0;  // messages

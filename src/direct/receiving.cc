@@ -397,9 +397,9 @@ bool Endpoint::move_stream(Receiving& receiving) {
     return false;
   }
   while (receiving.streamed < written) {
-    const uint64_t in_ring = receiving.streamed % kRingBytes;
+    const uint64_t in_ring = receiving.streamed % sharing.ring_bytes;
     uint64_t step = written - receiving.streamed;
-    step = step < kRingBytes - in_ring ? step : kRingBytes - in_ring;
+    step = step < sharing.ring_bytes - in_ring ? step : sharing.ring_bytes - in_ring;
     const uint64_t room = receiving.into.bytes > receiving.streamed ? receiving.into.bytes - receiving.streamed : 0;
     const uint64_t kept = step < room ? step : room;
     if (kept > 0) {

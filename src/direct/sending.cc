@@ -20,7 +20,10 @@ constexpr uint64_t kBroughtBytes = 16 << 10;
 /// copied by then.
 constexpr uint64_t kBytesPerNs = 40;
 constexpr uint64_t kStreamStep = 128 << 10;
-/// What is copied aside while memory is short; larger content streams.
+static_assert(kSmallRingBytes >= 2 * kStreamStep);  // one is written while the other is read
+/// Rings of full size have together at most this part of what may be held: message memory cannot leave, either.
+constexpr uint64_t kRingPart = 4;
+/// What is copied aside while memory is short, as long as all of it is no more than what may be held; other content streams.
 constexpr uint64_t kLargestAsideShort = 1 << 20;
 
 Layout* layout_of(const Content& content) { return const_cast<Layout*>(content.layout); }
@@ -86,7 +89,7 @@ void gather(char* to, const Content& content) {
 bool Endpoint::offer(Sending& sending) {
   const Span span = span_of(sending.content);
   const uint64_t held_bytes = pager::bytes_of_hold(span.begin, span.bytes);
-  if (pager::is_armed() && held_bytes_ + held_bytes > pager::largest_optional_hold()) {
+  if (pager::is_armed() && held_.bytes() + (held_.has(span) ? 0 : held_bytes) > pager::largest_optional_hold()) {
     return false;
   }
   uint64_t offset = 0;
@@ -95,7 +98,7 @@ bool Endpoint::offer(Sending& sending) {
   }
   sending.held = span;
   sending.held_bytes = held_bytes;
-  held_bytes_ += held_bytes;
+  held_.add(span, held_bytes);
   Transfer& transfer = transfer_of(sending.record);
   transfer.address =
       reinterpret_cast<char*>(arena::partition_base(session_->index) + offset) + (sending.content.address - span.begin);
@@ -128,7 +131,9 @@ bool Endpoint::offer_attached(Sending& sending) {
 /// Copies the content into message memory; false if there is no room for that.
 bool Endpoint::set_aside(Sending& sending) {
   const uint64_t bytes = sending.content.bytes;
-  if (pager::is_armed() && bytes > kLargestAsideShort) {
+  if (pager::is_armed() &&
+      (bytes > kLargestAsideShort ||
+       (bytes > kSmallRingBytes && aside_bytes_.load(std::memory_order_relaxed) + bytes > pager::largest_hold()))) {
     return false;
   }
   const bool counted = bytes >= kRingBytes;
@@ -166,19 +171,25 @@ bool Endpoint::gather_aside(Sending& sending) {
   }
   transfer_of(sending.record).aside = memory_.offset_of(piece);
   sending.aside_bytes = bytes;
+  aside_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   sending.copied_aside = true;
   return true;
 }
 
 bool Endpoint::begin_stream(Sending& sending) {
   Transfer& transfer = transfer_of(sending.record);
-  void* ring = has_sharing(transfer) ? memory_.allocate(kRingBytes) : nullptr;
+  const bool are_many =
+      pager::is_armed() && aside_bytes_.load(std::memory_order_relaxed) + kRingBytes > pager::largest_hold() / kRingPart;
+  const uint64_t bytes = are_many ? kSmallRingBytes : kRingBytes;
+  void* ring = has_sharing(transfer) ? memory_.allocate(bytes) : nullptr;
   if (ring == nullptr) {
     return false;
   }
   transfer.aside = memory_.offset_of(ring);
-  sending.aside_bytes = kRingBytes;
+  sending.aside_bytes = bytes;
+  aside_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   Sharing& sharing = sharing_of(sending.record);
+  sharing.ring_bytes = bytes;
   sharing.written.store(0, std::memory_order_relaxed);
   sharing.consumed.store(0, std::memory_order_relaxed);
   transfer.state.store(TransferState::kStreaming, std::memory_order_relaxed);
@@ -217,7 +228,9 @@ void Endpoint::set_stream_aside(Sending& sending) {
   }
   node::take(*session_->ledger, *session_->self, static_cast<int64_t>(sending.content.bytes));
   sending.reserved = true;
-  memory_.release(ring, kRingBytes);
+  const uint64_t ring_bytes = sharing_of(sending.record).ring_bytes;
+  memory_.release(ring, ring_bytes);
+  aside_bytes_.fetch_sub(ring_bytes, std::memory_order_relaxed);
   end_stream(sending);
   trace::count_alone(Counter::kMessagesAsideStreams);
   transfer.state.store(TransferState::kAside, std::memory_order_release);
@@ -227,12 +240,13 @@ bool Endpoint::move_stream(Sending& sending) {
   Sharing& sharing = sharing_of(sending.record);
   const uint64_t consumed = sharing.consumed.load(std::memory_order_acquire);
   bool moved = false;
-  while (sending.streamed < sending.content.bytes && sending.streamed - consumed + kStreamStep <= kRingBytes) {
+  const uint64_t ring_bytes = sharing.ring_bytes;
+  while (sending.streamed < sending.content.bytes && sending.streamed - consumed + kStreamStep <= ring_bytes) {
     const uint64_t left = sending.content.bytes - sending.streamed;
     const uint64_t step = left < kStreamStep ? left : kStreamStep;
     Walk from(sending.content);
     from.skip(sending.streamed);
-    Walk into({memory_.base() + transfer_of(sending.record).aside + sending.streamed % kRingBytes, step, nullptr});
+    Walk into({memory_.base() + transfer_of(sending.record).aside + sending.streamed % ring_bytes, step, nullptr});
     copy(into, from, step);
     sending.streamed += step;
     sharing.written.store(sending.streamed, std::memory_order_release);
@@ -328,6 +342,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
 void Endpoint::release(Sending* sending) {
   if (sending->aside_bytes > 0) {
     memory_.release(memory_.at<char>(transfer_of(sending->record).aside), sending->aside_bytes, !pager::is_armed());
+    aside_bytes_.fetch_sub(sending->aside_bytes, std::memory_order_relaxed);
     if (sending->reserved) {
       node::release(*session_->ledger, *session_->self, static_cast<int64_t>(sending->aside_bytes));
     }
@@ -375,7 +390,7 @@ bool Endpoint::is_over(Sending* sending) {
   }
   if (sending->held.bytes > 0) {
     pager::drop_hold(sending->held.begin, sending->held.bytes, false);
-    held_bytes_ -= sending->held_bytes;
+    held_.drop(sending->held, sending->held_bytes);
   }
   if (sending->streams) {
     end_stream(*sending);

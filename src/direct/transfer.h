@@ -80,6 +80,7 @@ struct alignas(kLineBytes) Sharing {
   uint64_t pieces;
   uint32_t target_attached;      // 1: the target's address is good in the receiver only
   std::atomic<uint32_t> shared;  // the fields above say how both copy
+  uint64_t ring_bytes;           // of a stream; by the sender, before the record is published
 
   alignas(kLineBytes) std::atomic<uint64_t> next_piece;
   std::atomic<uint64_t> done_pieces;
@@ -99,8 +100,9 @@ inline uint64_t transfer_payload(uint64_t bytes) {
   return sizeof(Transfer) + (bytes >= kAttachSharedFrom ? sizeof(Sharing) : 0);
 }
 
-/// The ring of a stream.
+/// The ring of a stream: the smaller one where many messages stream at once, or the memory of the node is small.
 inline constexpr uint64_t kRingBytes = 1 << 20;
+inline constexpr uint64_t kSmallRingBytes = 256 << 10;
 
 enum class Pieces {
   kOthersGoOn,  // none is left to claim, the other side is at its last

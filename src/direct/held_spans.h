@@ -1,0 +1,69 @@
+// What is held for receivers, so that content which goes to many of them (a broadcast, an allgather) counts once: how much a
+// rank may hold is limited while memory is short (pager::largest_optional_hold), and what exceeds that is copied through
+// message memory, for each receiver again.
+//
+// Contents are the same if they lie at the same address and are as long; others count each for itself, even if they overlap,
+// and so do the same ones where the table is full. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "direct/layout.h"
+
+namespace headroom::direct {
+
+class HeldSpans {
+ public:
+  /// What is held of blocks.
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+
+  /// Whether bytes() stays as it is if `span` is held once more.
+  [[nodiscard]] bool has(const Span& span) { return find(span, kMostUses) != nullptr; }
+
+  /// `block_bytes`: of the blocks that `span` lies in.
+  void add(const Span& span, uint64_t block_bytes) {
+    if (Entry* same = find(span, kMostUses)) {
+      ++same->uses;
+      return;
+    }
+    bytes_ += block_bytes;
+    if (Entry* unused = find({nullptr, 0}, 1)) {
+      *unused = {span, 1};
+    }
+  }
+
+  /// What was added before. (Whether it was the one in the table or one for itself makes no difference to the sum.)
+  void drop(const Span& span, uint64_t block_bytes) {
+    Entry* const same = find(span, kMostUses + 1);
+    if (same != nullptr && --same->uses > 0) {
+      return;
+    }
+    bytes_ -= block_bytes;
+    if (same != nullptr) {
+      *same = {};
+    }
+  }
+
+ private:
+  static constexpr int kEntries = 16;
+  static constexpr uint32_t kMostUses = 1024;  // a block's word counts 65535 holds
+
+  struct Entry {
+    Span span;
+    uint32_t uses;
+  };
+
+  Entry* find(const Span& span, uint32_t less_uses_than) {
+    for (Entry& entry : entries_) {
+      if (entry.span.begin == span.begin && entry.span.bytes == span.bytes && entry.uses < less_uses_than) {
+        return &entry;
+      }
+    }
+    return nullptr;
+  }
+
+  uint64_t bytes_ = 0;
+  Entry entries_[kEntries] = {};
+};
+
+}  // namespace headroom::direct
