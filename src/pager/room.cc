@@ -10,8 +10,9 @@
 // last (the scheduler prefers who has most memory): in a round of ranks the order turns direction each time, and what is here
 // at the turn is used again. Then the rank furthest above its share; it may be ourselves.
 //
-// Who asks goes on when he is rung, or looks again each millisecond. A rank that cannot give what it is asked for, since the
-// rest is held (it waits in a collective, say), says so, and is not asked again for a while.
+// Who asks goes on when he is rung, or looks again each millisecond. All who have asked a rank are rung when what they have
+// asked for together is gone; whoever still has no room then, since another was faster, asks again. A rank that cannot give
+// what it is asked for, since the rest is held (it waits in a collective, say), says so, and is not asked again for a while.
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -157,10 +158,19 @@ void ask(int chosen, int64_t asked) {
   state.waits_for_others = true;
   state.asked_member = chosen;
   state.asked_at_ns = base::monotonic_ns();  // before it is rung: it may refuse at once
-  member.asked_by.store(state.session->index, std::memory_order_relaxed);
-  if (member.asked_bytes.exchange(asked, std::memory_order_acq_rel) < asked) {
-    trace::count(Counter::kRoomRequests);
+  const int index = state.session->index;
+  state.session->self->was_answered.store(0, std::memory_order_relaxed);
+  member.asked_by[index / 64].fetch_or(uint64_t{1} << (index % 64), std::memory_order_release);
+  trace::count(Counter::kRoomRequests);
+  if (member.asked_bytes.fetch_add(asked, std::memory_order_acq_rel) <= 0) {
     node::ring(*state.session, chosen);
+  }
+}
+
+/// What was given may be in use by somebody else by now: whoever needs more asks again.
+void note_answer() {
+  if (state.waits_for_others && state.session->self->was_answered.load(std::memory_order_acquire) != 0) {
+    state.waits_for_others = false;
   }
 }
 
@@ -261,6 +271,7 @@ void make_room(int64_t bytes, Urgency urgency) {
     return;
   }
   note_lack_of_room();
+  note_answer();
   const uint64_t now = base::monotonic_ns();
   const bool refused = state.waits_for_others && has_refused(ledger.members[state.asked_member], state.asked_at_ns);
   if (state.waits_for_others && !refused && now - state.asked_at_ns < kAskPatienceNs) {
@@ -270,6 +281,7 @@ void make_room(int64_t bytes, Urgency urgency) {
     return;
   }
   const int silent = state.waits_for_others && !refused ? state.asked_member : -1;
+  trace::count(Counter::kRoomRequestsUnanswered, silent >= 0 ? 1 : 0);
   state.waits_for_others = false;
   const int64_t leaving = evict(bytes - coming, urgency);
   if (leaving == 0 && state.store->in_flight() == 0 && !state.collects) {
@@ -301,6 +313,7 @@ uint64_t share_of_memory() {
 }
 
 void forget_old_question() {
+  note_answer();
   if (state.waits_for_others && state.waiting.count() == 0 && base::monotonic_ns() - state.asked_at_ns > kAskPatienceNs) {
     state.waits_for_others = false;
   }
@@ -312,10 +325,14 @@ void answer_requests_for_room() {
   if (asked <= 0 || !state.armed) {
     return;
   }
-  state.answered_member = self.asked_by.load(std::memory_order_relaxed);
-  const int64_t wanted = asked - state.leaving_bytes;
+  for (int word = 0; word < node::kMaxMembers / 64; ++word) {
+    state.answered[word] |= self.asked_by[word].exchange(0, std::memory_order_acq_rel);
+  }
+  const int64_t wanted = asked - (state.leaving_bytes - state.promised_bytes);
   const bool may_write = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come
   const int64_t gone = wanted > 0 ? evict(wanted, Urgency::kSomebodyWaits) : 0;
+  const int64_t promised = state.promised_bytes + asked;
+  state.promised_bytes = promised < state.leaving_bytes ? promised : state.leaving_bytes;
   // Part of it is no refusal if it has to be written: pages that were read alone are a transfer each, so more can follow.
   const bool more_can_follow = gone > 0 && state.leaving_bytes > 0;
   if (gone < wanted && may_write && !more_can_follow) {
@@ -325,9 +342,16 @@ void answer_requests_for_room() {
 }
 
 void tell_of_room() {
-  if (state.answered_member >= 0 && state.leaving_bytes == 0) {
-    node::ring(*state.session, state.answered_member);
-    state.answered_member = -1;
+  if (state.leaving_bytes > 0) {
+    return;
+  }
+  state.promised_bytes = 0;
+  for (int word = 0; word < node::kMaxMembers / 64; ++word) {
+    for (; state.answered[word] != 0; state.answered[word] &= state.answered[word] - 1) {
+      const int index = word * 64 + __builtin_ctzll(state.answered[word]);
+      state.session->ledger->members[index].was_answered.store(1, std::memory_order_release);
+      node::ring(*state.session, index);
+    }
   }
 }
 

@@ -77,8 +77,9 @@ struct State {
   bool collects = false;                   // the blocks of a transfer that has ended are in no list yet
   uint64_t asked_at_ns = 0;
   int asked_member = -1;
-  int answered_member = -1;  // is rung when what it has asked for is gone
-  int64_t other_bytes = 0;   // reserved for memory outside the arena
+  uint64_t answered[node::kMaxMembers / 64] = {};  // who has asked us, a bit each, and is rung when that is gone
+  int64_t promised_bytes = 0;                      // of leaving_bytes, to them
+  int64_t other_bytes = 0;                         // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
   std::atomic<bool> idle{false};  // set by the program's thread
   std::atomic<bool> turn_is_watched{false};

@@ -1,0 +1,102 @@
+// Asking other ranks for room. The other rank is played by the test: a member of the ledger that has more than its share, and
+// answers as the test wants.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "environment.h"
+#include "heap/heap.h"
+#include "node/session.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+constexpr uint64_t kArray = 72 << 20;
+constexpr int kOther = 1;
+constexpr int kMany = 5;
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+/// Says at once that it has given what it can, as if somebody else had taken that; after many questions, that it has no more.
+class OtherRank {
+ public:
+  OtherRank() : member_(session().ledger->members[kOther]) {
+    member_.pid.store(getpid());
+    member_.rank.store(kOther);
+    member_.reserved_bytes.store(20 << 20);
+    member_.run_state.store(static_cast<uint32_t>(node::RunState::kBlocked));
+    member_.blocked_since_ns.store(now_ns());
+    session().ledger->alive.fetch_add(1);
+    member_.state.store(static_cast<uint32_t>(node::MemberState::kAlive), std::memory_order_release);
+    thread_ = std::thread([this] { answer(); });
+  }
+  ~OtherRank() {
+    ends_.store(true);
+    thread_.join();
+    member_.state.store(static_cast<uint32_t>(node::MemberState::kLeft));
+    session().ledger->alive.fetch_sub(1);
+  }
+  OtherRank(const OtherRank&) = delete;
+  OtherRank& operator=(const OtherRank&) = delete;
+
+  /// The most that were asked one after the other, without room having been found elsewhere.
+  [[nodiscard]] int most_in_a_row() const { return most_in_a_row_.load(); }
+  void a_word_was_used() { in_a_row_.store(0); }
+
+ private:
+  void answer() {
+    while (!ends_.load()) {
+      if (member_.asked_bytes.exchange(0, std::memory_order_acq_rel) <= 0) {
+        std::this_thread::yield();
+        continue;
+      }
+      EXPECT_NE(member_.asked_by[0].exchange(0) >> session().index & 1, 0U);
+      const int asked = in_a_row_.fetch_add(1) + 1;
+      most_in_a_row_.store(std::max(most_in_a_row_.load(), asked));
+      if (asked >= kMany) {
+        member_.refused_ns.store(now_ns());
+      }
+      session().self->was_answered.store(1, std::memory_order_release);
+      node::ring(session(), session().index);
+    }
+  }
+
+  node::Member& member_;
+  std::atomic<bool> ends_{false};
+  std::atomic<int> in_a_row_{0};
+  std::atomic<int> most_in_a_row_{0};
+  std::thread thread_;
+};
+
+TEST(Room, WhoWasAnsweredAndHasNoneAsksAgain) {
+  test::set_environment("24M", "auto");
+  ASSERT_EQ(start(), base::Status::kOk);
+  auto* array = static_cast<uint64_t*>(heap::allocate(kArray, 1, false));
+  ASSERT_NE(array, nullptr);
+  for (uint64_t index = 0; index < kArray / 8; ++index) {
+    array[index] = index + 1;
+  }
+  ASSERT_TRUE(is_armed());
+  {
+    OtherRank other;
+    // It might answer late on a busy machine, so that the pager has helped itself.
+    for (int round = 0; round < 50 && other.most_in_a_row() < kMany; ++round) {
+      for (uint64_t index = 0; index < kArray / 8; index += arena::kBlockBytes / 8) {
+        EXPECT_EQ(array[index], index + 1);
+        other.a_word_was_used();
+      }
+    }
+    EXPECT_GE(other.most_in_a_row(), kMany);
+  }
+  EXPECT_GE(trace::counted(trace::Counter::kRoomRequests), uint64_t{kMany});
+}
+
+}  // namespace
+}  // namespace headroom::pager
