@@ -55,7 +55,7 @@ struct alignas(64) Member {
   std::atomic<int64_t> reserved_bytes;
   std::atomic<int64_t> other_bytes;                  // of these, outside the arena: cannot be given back
   std::atomic<int64_t> asked_bytes;                  // what others would like this member to give back, together
-  std::atomic<uint64_t> asked_by[kMaxMembers / 64];  // who they are, a bit each: set before asked_bytes grows
+  std::atomic<uint64_t> asked_by[kMaxMembers / 64];  // who they are, a bit each: set after asked_bytes has grown
   std::atomic<uint32_t> was_answered;                // 1: the one that this member has asked has given what it can
   std::atomic<uint64_t> refused_ns;                  // when it last had less to give than was asked: the rest is in use
   std::atomic<uint64_t> ready_since_ns;

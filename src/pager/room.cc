@@ -13,6 +13,8 @@
 // Who asks goes on when he is rung, or looks again each millisecond. All who have asked a rank are rung when what they have
 // asked for together is gone; whoever still has no room then, since another was faster, asks again. A rank that cannot give
 // what it is asked for, since the rest is held (it waits in a collective, say), says so, and is not asked again for a while.
+#include <string.h>
+
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -158,13 +160,16 @@ void ask(int chosen, int64_t asked) {
   state.waits_for_others = true;
   state.asked_member = chosen;
   state.asked_at_ns = base::monotonic_ns();  // before it is rung: it may refuse at once
-  const int index = state.session->index;
-  state.session->self->was_answered.store(0, std::memory_order_relaxed);
-  member.asked_by[index / 64].fetch_or(uint64_t{1} << (index % 64), std::memory_order_release);
-  trace::count(Counter::kRoomRequests);
-  if (member.asked_bytes.fetch_add(asked, std::memory_order_acq_rel) <= 0) {
-    node::ring(*state.session, chosen);
+  std::atomic<uint64_t>& askers = member.asked_by[state.session->index / 64];
+  const uint64_t bit = uint64_t{1} << (state.session->index % 64);
+  if ((askers.load(std::memory_order_relaxed) & bit) != 0) {
+    return;  // it has not taken the last question yet (it may be stopped): that one stands
   }
+  state.session->self->was_answered.store(0, std::memory_order_relaxed);
+  trace::count(Counter::kRoomRequests);
+  member.asked_bytes.fetch_add(asked, std::memory_order_release);
+  askers.fetch_or(bit, std::memory_order_release);
+  node::ring(*state.session, chosen);
 }
 
 /// What was given may be in use by somebody else by now: whoever needs more asks again.
@@ -321,12 +326,15 @@ void forget_old_question() {
 
 void answer_requests_for_room() {
   Member& self = *state.session->self;
-  const int64_t asked = self.asked_bytes.exchange(0, std::memory_order_acq_rel);
-  if (asked <= 0 || !state.armed) {
-    return;
-  }
   for (int word = 0; word < node::kMaxMembers / 64; ++word) {
     state.answered[word] |= self.asked_by[word].exchange(0, std::memory_order_acq_rel);
+  }
+  const int64_t asked = self.asked_bytes.exchange(0, std::memory_order_acq_rel);  // after the bits, which are set after it
+  if (!state.armed) {
+    memset(state.answered, 0, sizeof state.answered);  // there will be, soon: who is told that there is none asks again at once
+  }
+  if (asked <= 0 || !state.armed) {
+    return;
   }
   const int64_t wanted = asked - (state.leaving_bytes - state.promised_bytes);
   const bool may_write = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come

@@ -53,11 +53,12 @@ class OtherRank {
  private:
   void answer() {
     while (!ends_.load()) {
-      if (member_.asked_bytes.exchange(0, std::memory_order_acq_rel) <= 0) {
+      if (member_.asked_by[0].load(std::memory_order_acquire) == 0) {
         std::this_thread::yield();
         continue;
       }
-      EXPECT_NE(member_.asked_by[0].exchange(0) >> session().index & 1, 0U);
+      EXPECT_EQ(member_.asked_by[0].exchange(0), uint64_t{1} << session().index);
+      EXPECT_GT(member_.asked_bytes.exchange(0), 0);
       const int asked = in_a_row_.fetch_add(1) + 1;
       most_in_a_row_.store(std::max(most_in_a_row_.load(), asked));
       if (asked >= kMany) {
