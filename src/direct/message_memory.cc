@@ -13,9 +13,10 @@ namespace {
 using base::Status;
 using base::system_call;
 
-constexpr uint64_t kAlignment = 1 << 20;     // of the mapping; larger pieces are aligned to this only
-constexpr uint64_t kLargePiece = 1 << 20;    // from here on memory goes back to the system
-constexpr uint64_t kSmallPieces = 64 << 10;  // what small sizes are cut from
+constexpr uint64_t kAlignment = 1 << 20;      // of the mapping; larger pieces are aligned to this only
+constexpr uint64_t kLargePiece = 1 << 20;     // from here on memory goes back to the system
+constexpr uint64_t kMiddlePiece = 256 << 10;  // the same, unless it may be kept
+constexpr uint64_t kSmallPieces = 64 << 10;   // what small sizes are cut from
 
 int size_class(uint64_t bytes) {
   const uint64_t units = (bytes + kSmallestPiece - 1) / kSmallestPiece;
@@ -115,7 +116,7 @@ void MessageMemory::release(void* piece, uint64_t bytes, bool may_keep) {
   const uint64_t piece_bytes = bytes_of(size);
   const base::LockHolder hold(lock_);
   uint64_t kept = 0;
-  if (piece_bytes >= kLargePiece) {
+  if (piece_bytes >= kLargePiece || (piece_bytes >= kMiddlePiece && !may_keep)) {
     if (may_keep && kept_bytes_ + piece_bytes <= kMostKept) {
       kept = piece_bytes;
       kept_bytes_ += kept;

@@ -46,7 +46,8 @@ class MessageMemory {
 
   /// A piece of at least `bytes` (a power of two is not exceeded), aligned to its size; nullptr if the area is full.
   void* allocate(uint64_t bytes);
-  /// Gives a piece back. Large ones return their memory to the system, unless they may be kept for the next.
+  /// Gives a piece back. Those from 256 KiB on return their memory to the system, unless they may be kept for the next; of
+  /// those from 1 MiB on no more than kMostKept is.
   void release(void* piece, uint64_t bytes, bool may_keep = false);
 
   [[nodiscard]] uint64_t used_bytes() const { return used_bytes_; }

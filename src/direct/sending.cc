@@ -394,8 +394,8 @@ bool Endpoint::is_over(Sending* sending) {
   }
   if (sending->streams) {
     end_stream(*sending);
-    trace::count_alone(Counter::kMessagesStreamed);
-    trace::count_alone(Counter::kMessagesStreamedBytes, sending->content.bytes);
+    trace::count_alone(Counter::kMessagesStreamed, sending->cancelled ? 0 : 1);
+    trace::count_alone(Counter::kMessagesStreamedBytes, sending->cancelled ? 0 : sending->content.bytes);
   }
   if (sending->helped) {
     trace::count_alone(Counter::kMessagesHelped);
@@ -443,7 +443,7 @@ void Endpoint::copy_aside(Sending* sending) {
 
 bool Endpoint::cancel(Sending* sending) {
   const Guard guard(*this);
-  for (TransferState state : {TransferState::kOffered, TransferState::kAside}) {
+  for (TransferState state : {TransferState::kOffered, TransferState::kAside, TransferState::kStreaming}) {
     if (transfer_of(sending->record)
             .state.compare_exchange_strong(state, TransferState::kCancelled, std::memory_order_acq_rel)) {
       sending->cancelled = true;

@@ -24,7 +24,7 @@
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 1;
+inline constexpr uint32_t kLedgerVersion = 2;                 // to be changed with the layout of anything that ranks share
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxModeChanges = 128;
 
@@ -54,9 +54,9 @@ struct alignas(64) Member {
   std::atomic<uint32_t> armed;         // fault tracking is on (L3)
   std::atomic<int64_t> reserved_bytes;
   std::atomic<int64_t> other_bytes;                  // of these, outside the arena: cannot be given back
-  std::atomic<int64_t> asked_bytes;                  // what others would like this member to give back, together
-  std::atomic<uint64_t> asked_by[kMaxMembers / 64];  // who they are, a bit each: set after asked_bytes has grown
-  std::atomic<uint32_t> was_answered;                // 1: the one that this member has asked has given what it can
+  std::atomic<int64_t> asked_bytes;                  // what others would like this member to give back, the most of them
+  std::atomic<uint64_t> asked_by[kMaxMembers / 64];  // who they are, a bit each: set after asked_bytes
+  std::atomic<int32_t> answered_by;                  // who last said, asked by this member, that it has given what it can
   std::atomic<uint64_t> refused_ns;                  // when it last had less to give than was asked: the rest is in use
   std::atomic<uint64_t> ready_since_ns;
   std::atomic<uint64_t> blocked_since_ns;

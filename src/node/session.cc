@@ -278,6 +278,7 @@ Status join_session(Session& session) {
   self.bring_state.store(0, std::memory_order_relaxed);
   self.other_bytes.store(0, std::memory_order_relaxed);
   self.asked_bytes.store(0, std::memory_order_relaxed);
+  self.answered_by.store(-1, std::memory_order_relaxed);
   for (auto& askers : self.asked_by) {
     askers.store(0, std::memory_order_relaxed);
   }

@@ -10,9 +10,10 @@
 // last (the scheduler prefers who has most memory): in a round of ranks the order turns direction each time, and what is here
 // at the turn is used again. Then the rank furthest above its share; it may be ourselves.
 //
-// Who asks goes on when he is rung, or looks again each millisecond. All who have asked a rank are rung when what they have
-// asked for together is gone; whoever still has no room then, since another was faster, asks again. A rank that cannot give
-// what it is asked for, since the rest is held (it waits in a collective, say), says so, and is not asked again for a while.
+// Who asks goes on when he is rung, or looks again each millisecond. All who have asked a rank are rung when what one of them
+// has asked for is gone (it gives no more than that at once, so that it does not end below its share); whoever still has no
+// room then, since another was faster, asks again. A rank that cannot give what it is asked for, since the rest is held (it
+// waits in a collective, say), says so, and is not asked again for a while.
 #include <string.h>
 
 #include "pager/state.h"
@@ -160,21 +161,23 @@ void ask(int chosen, int64_t asked) {
   state.waits_for_others = true;
   state.asked_member = chosen;
   state.asked_at_ns = base::monotonic_ns();  // before it is rung: it may refuse at once
+  state.session->self->answered_by.store(-1, std::memory_order_relaxed);
   std::atomic<uint64_t>& askers = member.asked_by[state.session->index / 64];
   const uint64_t bit = uint64_t{1} << (state.session->index % 64);
   if ((askers.load(std::memory_order_relaxed) & bit) != 0) {
     return;  // it has not taken the last question yet (it may be stopped): that one stands
   }
-  state.session->self->was_answered.store(0, std::memory_order_relaxed);
   trace::count(Counter::kRoomRequests);
-  member.asked_bytes.fetch_add(asked, std::memory_order_release);
+  int64_t most = member.asked_bytes.load(std::memory_order_relaxed);
+  while (most < asked && !member.asked_bytes.compare_exchange_weak(most, asked, std::memory_order_release)) {
+  }
   askers.fetch_or(bit, std::memory_order_release);
   node::ring(*state.session, chosen);
 }
 
 /// What was given may be in use by somebody else by now: whoever needs more asks again.
 void note_answer() {
-  if (state.waits_for_others && state.session->self->was_answered.load(std::memory_order_acquire) != 0) {
+  if (state.waits_for_others && state.session->self->answered_by.load(std::memory_order_acquire) == state.asked_member) {
     state.waits_for_others = false;
   }
 }
@@ -336,11 +339,9 @@ void answer_requests_for_room() {
   if (asked <= 0 || !state.armed) {
     return;
   }
-  const int64_t wanted = asked - (state.leaving_bytes - state.promised_bytes);
+  const int64_t wanted = asked - state.leaving_bytes;
   const bool may_write = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come
   const int64_t gone = wanted > 0 ? evict(wanted, Urgency::kSomebodyWaits) : 0;
-  const int64_t promised = state.promised_bytes + asked;
-  state.promised_bytes = promised < state.leaving_bytes ? promised : state.leaving_bytes;
   // Part of it is no refusal if it has to be written: pages that were read alone are a transfer each, so more can follow.
   const bool more_can_follow = gone > 0 && state.leaving_bytes > 0;
   if (gone < wanted && may_write && !more_can_follow) {
@@ -353,11 +354,10 @@ void tell_of_room() {
   if (state.leaving_bytes > 0) {
     return;
   }
-  state.promised_bytes = 0;
   for (int word = 0; word < node::kMaxMembers / 64; ++word) {
     for (; state.answered[word] != 0; state.answered[word] &= state.answered[word] - 1) {
       const int index = word * 64 + __builtin_ctzll(state.answered[word]);
-      state.session->ledger->members[index].was_answered.store(1, std::memory_order_release);
+      state.session->ledger->members[index].answered_by.store(state.session->index, std::memory_order_release);
       node::ring(*state.session, index);
     }
   }

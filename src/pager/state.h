@@ -78,7 +78,6 @@ struct State {
   uint64_t asked_at_ns = 0;
   int asked_member = -1;
   uint64_t answered[node::kMaxMembers / 64] = {};  // who has asked us, a bit each, and is rung when that is gone
-  int64_t promised_bytes = 0;                      // of leaving_bytes, to them
   int64_t other_bytes = 0;                         // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
   std::atomic<bool> idle{false};  // set by the program's thread

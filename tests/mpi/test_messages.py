@@ -184,7 +184,7 @@ def buffered_sends(mpi, ranks, tmp_path, pressure, **settings):
     run = headroom_run([program, pressure], tmp_path, before=mpi.command(ranks), direct="on", timeout=60, **settings)
     assert run.status == 0, run.errors
     count, has_all = map(int, re.fullmatch(r"ok (\d+) ([01])\n", run.output).groups())
-    assert count == run.total("messages_direct") == ranks * (4 if has_all else 2) * 3 * (6 + 3)
+    assert count == run.total("messages_direct") == ranks * (4 if has_all else 2) * 3 * (29 + 4)
     assert has_all == (mpi.name != "openmpi")
     run.assert_each_message_went_one_way()
     return run

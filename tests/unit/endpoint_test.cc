@@ -195,6 +195,31 @@ TEST_F(Endpoints, ContentLargerThanWhatMemoryAllowsIsStreamed) {
   EXPECT_TRUE(ends[0]->is_finished(sending));
 }
 
+TEST_F(Endpoints, AStreamThatIsTakenBackIsNeverSeen) {
+  ledger->free_bytes.store(0);  // nothing may be copied aside
+  std::vector<char> content(5 << 20);
+  std::vector<char> buffer(10);
+  Sending* sending = nullptr;
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, false, sending));
+    (void)ends[0]->progress();
+    (void)ends[1]->progress();
+    EXPECT_TRUE(ends[0]->cancel(sending));
+    EXPECT_TRUE(ends[0]->is_finished(sending));
+    Found found = {};
+    EXPECT_FALSE(ends[1]->find({9, 0, 3}, found));
+  }
+  Receiving receiving;
+  receiving.envelope = {9, 0, 3};
+  receiving.into = {buffer.data(), buffer.size(), nullptr};
+  ends[1]->receive(receiving);
+  EXPECT_FALSE(receiving.complete.load());
+  content.resize(10);
+  ASSERT_EQ(SendOutcome::kComplete, send(0, 3, content, false, sending));
+  (void)ends[1]->progress();
+  EXPECT_TRUE(receiving.complete.load());
+}
+
 TEST_F(Endpoints, CopiesAsideAreGivenBack) {
   const int64_t before = ledger->free_bytes.load();
   std::vector<char> content(2 << 20);
