@@ -164,7 +164,7 @@ class Endpoint {
   bool is_finished(Sending* sending);
   /// The sender would not wait any longer: copies the content aside if that is possible.
   void copy_aside(Sending* sending);
-  /// Takes an unmatched synchronous send back; false if it is too late. The send is finished then.
+  /// Takes a send back whose content still lies with the sender, or aside; false if it is too late. The send is finished then.
   bool cancel(Sending* sending);
 
   /// Matches `receiving` with a message that is there, or posts it. Its fields `envelope`, `into` and `member` are set.
@@ -297,6 +297,7 @@ class Endpoint {
   bool is_over(Sending* sending);
   void reap();
   void help_receiver(Sending& sending);
+  void release_aside(Sending& sending);
   void release(Sending* sending);
 
   // receiving.cc

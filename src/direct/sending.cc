@@ -241,7 +241,8 @@ bool Endpoint::move_stream(Sending& sending) {
   const uint64_t consumed = sharing.consumed.load(std::memory_order_acquire);
   bool moved = false;
   const uint64_t ring_bytes = sharing.ring_bytes;
-  while (sending.streamed < sending.content.bytes && sending.streamed - consumed + kStreamStep <= ring_bytes) {
+  while (!sending.cancelled && sending.streamed < sending.content.bytes &&
+         sending.streamed - consumed + kStreamStep <= ring_bytes) {
     const uint64_t left = sending.content.bytes - sending.streamed;
     const uint64_t step = left < kStreamStep ? left : kStreamStep;
     Walk from(sending.content);
@@ -338,15 +339,22 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   return SendOutcome::kComplete;
 }
 
+/// Gives the copy or the ring back, if there is one.
+void Endpoint::release_aside(Sending& sending) {
+  if (sending.aside_bytes == 0) {
+    return;
+  }
+  memory_.release(memory_.at<char>(transfer_of(sending.record).aside), sending.aside_bytes, !pager::is_armed());
+  aside_bytes_.fetch_sub(sending.aside_bytes, std::memory_order_relaxed);
+  if (sending.reserved) {
+    node::release(*session_->ledger, *session_->self, static_cast<int64_t>(sending.aside_bytes));
+  }
+  sending.aside_bytes = 0;
+}
+
 /// Gives back what a send had that is over for both sides.
 void Endpoint::release(Sending* sending) {
-  if (sending->aside_bytes > 0) {
-    memory_.release(memory_.at<char>(transfer_of(sending->record).aside), sending->aside_bytes, !pager::is_armed());
-    aside_bytes_.fetch_sub(sending->aside_bytes, std::memory_order_relaxed);
-    if (sending->reserved) {
-      node::release(*session_->ledger, *session_->self, static_cast<int64_t>(sending->aside_bytes));
-    }
-  }
+  release_aside(*sending);
   ChannelWriter::give_back(sending->record);
   give_to(free_sendings_, sending);
 }
@@ -394,6 +402,9 @@ bool Endpoint::is_over(Sending* sending) {
   }
   if (sending->streams) {
     end_stream(*sending);
+    if (sending->cancelled) {
+      release_aside(*sending);  // its receiver may never come to it, and does not look at the ring
+    }
     trace::count_alone(Counter::kMessagesStreamed, sending->cancelled ? 0 : 1);
     trace::count_alone(Counter::kMessagesStreamedBytes, sending->cancelled ? 0 : sending->content.bytes);
   }

@@ -6,7 +6,7 @@
 //   OFFERED ─┤                                                                          ├─► DONE
 //      │     └─► COPYING_ASIDE ──► ASIDE ── the receiver copies from message memory ────┘
 //      │            the sender would not wait: it copies the content aside and goes on
-//      ├─► CANCELLED ──► DONE    a synchronous send was taken back; the receiver passes over it
+//      ├─► CANCELLED ──► DONE    a send was taken back (also from ASIDE and STREAMING); the receiver passes over it
 //      ├─► ACKNOWLEDGED ──► DONE    the receiver's helper (away.cc) has matched it and copied it aside; the sender goes on
 //      └─► MATCHED ──► TAKEN    a thread of the receiver's is to copy it (apart.cc); if none comes for it:
 //             └─► COPYING_MATCHED ──► ASIDE, taken    the sender would not wait, as above

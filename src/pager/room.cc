@@ -342,6 +342,7 @@ void answer_requests_for_room() {
   const int64_t wanted = asked - state.leaving_bytes;
   const bool may_write = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come
   const int64_t gone = wanted > 0 ? evict(wanted, Urgency::kSomebodyWaits) : 0;
+  state.gave_nothing_yet = gone == 0 && wanted > 0 && !may_write;
   // Part of it is no refusal if it has to be written: pages that were read alone are a transfer each, so more can follow.
   const bool more_can_follow = gone > 0 && state.leaving_bytes > 0;
   if (gone < wanted && may_write && !more_can_follow) {
@@ -351,9 +352,11 @@ void answer_requests_for_room() {
 }
 
 void tell_of_room() {
-  if (state.leaving_bytes > 0) {
+  const bool can_give_more = state.gave_nothing_yet && state.store->in_flight() >= Store::kDepth / 2;
+  if (state.leaving_bytes > 0 || can_give_more) {
     return;
   }
+  state.gave_nothing_yet = false;
   for (int word = 0; word < node::kMaxMembers / 64; ++word) {
     for (; state.answered[word] != 0; state.answered[word] &= state.answered[word] - 1) {
       const int index = word * 64 + __builtin_ctzll(state.answered[word]);

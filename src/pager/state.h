@@ -77,6 +77,7 @@ struct State {
   bool collects = false;                   // the blocks of a transfer that has ended are in no list yet
   uint64_t asked_at_ns = 0;
   int asked_member = -1;
+  bool gave_nothing_yet = false;                   // to those: when transfers have ended there may be something
   uint64_t answered[node::kMaxMembers / 64] = {};  // who has asked us, a bit each, and is rung when that is gone
   int64_t other_bytes = 0;                         // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;

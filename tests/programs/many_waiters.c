@@ -1,7 +1,7 @@
 /* Many more threads than memory has room for, half of them in system calls: each comes to its turn. A thread goes over its own
-   blocks at random until every one has made so many accesses, and checks what it finds. Prints how many accesses all of them
-   made to blocks, not counting those to the same one again.
-   usage: many_waiters MIB_PER_THREAD WRITERS READERS ACCESSES */
+   blocks at random until every one has made so many accesses, and checks what it finds: in each page of a block, or it would do
+   with single pages, which there is room for. Prints how many accesses all of them made to blocks, not counting those to the
+   same one again. usage: many_waiters MIB_PER_THREAD WRITERS READERS ACCESSES */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 
 #include "pressure.h"
 
-enum { kBlock = 256 << 10, kMostThreads = 256, kMostBlocks = 64 };
+enum { kBlock = 256 << 10, kPage = 4096, kMostThreads = 256, kMostBlocks = 64 };
 
 static unsigned char* memory;
 static int threads, writers, wanted, zero_device;
@@ -38,6 +38,9 @@ static void* use_own_blocks(void* argument) {
     }
     wrong += *word != expected[block];
     *word = ++expected[block];
+    for (size_t at = kPage; at < kBlock; at += kPage) {
+      wrong += word[at / sizeof *word + 8] != 1;
+    }
     ++accesses;
     satisfied += ++count == wanted ? 1 : 0;
   }
