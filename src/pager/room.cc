@@ -335,8 +335,9 @@ void answer_requests_for_room() {
   const int64_t asked = self.asked_bytes.exchange(0, std::memory_order_acq_rel);  // after the bits, which are set after it
   if (!state.armed) {
     memset(state.answered, 0, sizeof state.answered);  // there will be, soon: who is told that there is none asks again at once
+    return;
   }
-  if (asked <= 0 || !state.armed) {
+  if (asked <= 0) {
     return;
   }
   const int64_t wanted = asked - state.leaving_bytes;
