@@ -65,7 +65,7 @@ void take_requests_of_peers() {
     request.count = asker.bring_count.load(std::memory_order_relaxed);
     request.write = asker.bring_write.load(std::memory_order_relaxed) != 0;
     request.started_ns = base::monotonic_ns();
-    request.done.store(0, std::memory_order_relaxed);
+    request.done = false;
     under_way[index] = asker.pid.load(std::memory_order_relaxed);
     ++under_way_count;
     if (const uint64_t ahead = asker.bring_ahead.load(std::memory_order_relaxed); ahead > 0) {
@@ -77,11 +77,11 @@ void take_requests_of_peers() {
 
 void answer_peers() {
   for (int index = 0; under_way_count > 0 && index < node::kMaxMembers; ++index) {
-    if (under_way[index] == 0 || requests[index].done.load(std::memory_order_relaxed) == 0) {
+    if (under_way[index] == 0 || !requests[index].done) {
       continue;
     }
     if (requests[index].status != base::Status::kOk) {  // too many at once
-      requests[index].done.store(0, std::memory_order_relaxed);
+      requests[index].done = false;
       bring(requests[index]);
       continue;
     }

@@ -1,17 +1,24 @@
 // Requests of program threads to the pager thread.
 //
-// A request lives on the asking thread's stack; its address is put into a fixed array of slots, the pager thread is woken by
-// an eventfd, and the asker sleeps on the request's futex until it is done. Nothing is allocated and no lock is taken, so a
-// SIGSEGV handler may ask. The pager may answer later (a fault that waits for storage) and serve others meanwhile.
+// A request lies in a fixed array of slots; the pager thread is woken by an eventfd, and the asker sleeps on the slot's futex
+// until it is done. Nothing is allocated and no lock is taken, so a SIGSEGV handler may ask. The pager may answer later (a
+// fault that waits for storage) and serve others meanwhile.
+//
+//   FREE ─ an asker ─► FILLING ─ the asker ─► POSTED ─ the pager ─► TAKEN ─ the pager ─► DONE ─ the asker ─► FREE
+//
+// Not on the asker's stack: a signal handler may leave the wait by a jump (siglongjmp out of an alarm's handler), and the pager
+// would write its answer into what the program has there by then. Whoever jumps leaves his slot DONE; when no other is free,
+// one that has been DONE for long is taken from him, and its generation tells him so if he comes after all.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "base/status.h"
 #include "pager/pager.h"
 
 namespace headroom::pager {
+
+inline constexpr int kMostRequests = 8192;  // at once; more threads than a process mostly has
 
 enum class RequestKind : uint32_t {
   kFault,          // make `block` accessible (for writing if `write`)
@@ -39,14 +46,13 @@ struct Request {
   base::Status status;
   int32_t thread;  // of a fault
   uint64_t started_ns;
-  std::atomic<uint32_t> done;  // futex
+  bool done;          // as finish() says, to who is on the pager thread himself
+  uint64_t ended_ns;  // by finish()
 };
 
-/// Hands the request to the pager thread and waits until it is done. Async-signal-safe.
+/// Hands a copy of the request to the pager thread, waits until it is done, and says its status in `request`.
+/// Async-signal-safe, and may be left by a jump.
 void perform(Request& request);
-
-/// Hands over without waiting; for requests in static memory only.
-void post(Request& request);
 
 /// For the pager thread: the eventfd says nothing until another request comes. Before the first next_request().
 void begin_requests();

@@ -19,7 +19,7 @@ constexpr int64_t kMostLacking = 16;   // blocks that room is made for at a time
 constexpr uint64_t kPartThatLeaves = 4;
 constexpr uint64_t kPatienceNs = 1'000'000'000;
 
-constexpr int kPool = 8192;  // more threads than a process mostly has
+constexpr int kPool = kMostRequests;
 WaitingAccess pool[kPool];
 int used_of_pool = 0;  // those behind were never used
 WaitingAccess* free_of_pool = nullptr;
