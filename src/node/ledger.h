@@ -24,7 +24,7 @@
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 2;                 // to be changed with the layout of anything that ranks share
+inline constexpr uint32_t kLedgerVersion = 3;                 // to be changed with the layout of anything that ranks share
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxModeChanges = 128;
 
@@ -43,6 +43,25 @@ enum class RunState : uint32_t {
   kReady,        // could go on, waits for a slot
 };
 
+/// Some of the members, told by their indices. Any of them may change it.
+struct MemberSet {
+  std::atomic<uint64_t> words[kMaxMembers / 64];
+
+  void add(int member) { words[member / 64].fetch_or(bit_of(member), std::memory_order_release); }
+  void remove(int member) { words[member / 64].fetch_and(~bit_of(member), std::memory_order_relaxed); }
+  [[nodiscard]] bool has(int member) const {
+    return (words[member / 64].load(std::memory_order_acquire) & bit_of(member)) != 0;
+  }
+  void clear() {
+    for (auto& word : words) {
+      word.store(0, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  static uint64_t bit_of(int member) { return uint64_t{1} << (member % 64); }
+};
+
 struct alignas(64) Member {
   std::atomic<uint32_t> state;  // MemberState
   std::atomic<int32_t> pid;
@@ -53,11 +72,11 @@ struct alignas(64) Member {
   std::atomic<uint32_t> slots_wanted;  // for its next turn: one for each busy thread; 0 is 1
   std::atomic<uint32_t> armed;         // fault tracking is on (L3)
   std::atomic<int64_t> reserved_bytes;
-  std::atomic<int64_t> other_bytes;                  // of these, outside the arena: cannot be given back
-  std::atomic<int64_t> asked_bytes;                  // what others would like this member to give back, the most of them
-  std::atomic<uint64_t> asked_by[kMaxMembers / 64];  // who they are, a bit each: set after asked_bytes
-  std::atomic<int32_t> answered_by;                  // who last said, asked by this member, that it has given what it can
-  std::atomic<uint64_t> refused_ns;                  // when it last had less to give than was asked: the rest is in use
+  std::atomic<int64_t> other_bytes;  // of these, outside the arena: cannot be given back
+  std::atomic<int64_t> asked_bytes;  // what others would like this member to give back, the most of them
+  MemberSet asked_by;                // who they are: added after asked_bytes
+  MemberSet answered_by;             // who have said, asked by this member, that they have given what they can
+  std::atomic<uint64_t> refused_ns;  // when it last had less to give than was asked: the rest is in use
   std::atomic<uint64_t> ready_since_ns;
   std::atomic<uint64_t> blocked_since_ns;
   std::atomic<uint64_t> read_page_at_ns;     // when it last had to wait for a single page from storage

@@ -278,10 +278,8 @@ Status join_session(Session& session) {
   self.bring_state.store(0, std::memory_order_relaxed);
   self.other_bytes.store(0, std::memory_order_relaxed);
   self.asked_bytes.store(0, std::memory_order_relaxed);
-  self.answered_by.store(-1, std::memory_order_relaxed);
-  for (auto& askers : self.asked_by) {
-    askers.store(0, std::memory_order_relaxed);
-  }
+  self.answered_by.clear();
+  self.asked_by.clear();
   self.slots_wanted.store(0, std::memory_order_relaxed);
   self.working_set_bytes.store(0, std::memory_order_relaxed);
   self.wants_all.store(0, std::memory_order_relaxed);

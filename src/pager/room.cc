@@ -109,6 +109,12 @@ bool has_refused(const Member& member, uint64_t since_ns) {
   return member.refused_ns.load(std::memory_order_relaxed) > since_ns;
 }
 
+/// Whether the member has not even taken what it was asked long ago: it is stopped, say. It is asked again once it has.
+bool is_silent(int index) {
+  const bool is_asked_now = index == state.asked_member && base::monotonic_ns() - state.asked_at_ns < kAskPatienceNs;
+  return !is_asked_now && state.session->ledger->members[index].asked_by.has(state.session->index);
+}
+
 /// Who should give way: `excess` is how much it may be asked for. -1 if nobody but us.
 int choose_another(int64_t& excess) {
   const node::Ledger& ledger = *state.session->ledger;
@@ -121,7 +127,7 @@ int choose_another(int64_t& excess) {
   const uint64_t now = base::monotonic_ns();
   for (int index = 0; index < node::kMaxMembers; ++index) {
     const Member& member = ledger.members[index];
-    if (index == state.session->index || !is_alive(member) || has_refused(member, now - kRefusalNs)) {
+    if (index == state.session->index || !is_alive(member) || has_refused(member, now - kRefusalNs) || is_silent(index)) {
       continue;
     }
     const int64_t above = excess_of(member, shares);
@@ -161,23 +167,21 @@ void ask(int chosen, int64_t asked) {
   state.waits_for_others = true;
   state.asked_member = chosen;
   state.asked_at_ns = base::monotonic_ns();  // before it is rung: it may refuse at once
-  state.session->self->answered_by.store(-1, std::memory_order_relaxed);
-  std::atomic<uint64_t>& askers = member.asked_by[state.session->index / 64];
-  const uint64_t bit = uint64_t{1} << (state.session->index % 64);
-  if ((askers.load(std::memory_order_relaxed) & bit) != 0) {
-    return;  // it has not taken the last question yet (it may be stopped): that one stands
+  state.session->self->answered_by.remove(chosen);
+  if (member.asked_by.has(state.session->index)) {
+    return;  // it has not taken the last question yet: that one stands
   }
   trace::count(Counter::kRoomRequests);
   int64_t most = member.asked_bytes.load(std::memory_order_relaxed);
   while (most < asked && !member.asked_bytes.compare_exchange_weak(most, asked, std::memory_order_release)) {
   }
-  askers.fetch_or(bit, std::memory_order_release);
+  member.asked_by.add(state.session->index);
   node::ring(*state.session, chosen);
 }
 
 /// What was given may be in use by somebody else by now: whoever needs more asks again.
 void note_answer() {
-  if (state.waits_for_others && state.session->self->answered_by.load(std::memory_order_acquire) == state.asked_member) {
+  if (state.waits_for_others && state.session->self->answered_by.has(state.asked_member)) {
     state.waits_for_others = false;
   }
 }
@@ -204,7 +208,8 @@ void ask_who_has_most(int64_t bytes, int silent) {
   int64_t most = 0;
   for (int index = 0; index < node::kMaxMembers; ++index) {
     const Member& member = ledger.members[index];
-    if (index == state.session->index || index == silent || !is_alive(member) || has_refused(member, now - kRefusalNs)) {
+    if (index == state.session->index || index == silent || !is_alive(member) || has_refused(member, now - kRefusalNs) ||
+        is_silent(index)) {
       continue;
     }
     const int64_t blocks = blocks_of(member);
@@ -330,7 +335,7 @@ void forget_old_question() {
 void answer_requests_for_room() {
   Member& self = *state.session->self;
   for (int word = 0; word < node::kMaxMembers / 64; ++word) {
-    state.answered[word] |= self.asked_by[word].exchange(0, std::memory_order_acq_rel);
+    state.answered[word] |= self.asked_by.words[word].exchange(0, std::memory_order_acq_rel);
   }
   const int64_t asked = self.asked_bytes.exchange(0, std::memory_order_acq_rel);  // after the bits, which are set after it
   if (!state.armed) {
@@ -361,7 +366,7 @@ void tell_of_room() {
   for (int word = 0; word < node::kMaxMembers / 64; ++word) {
     for (; state.answered[word] != 0; state.answered[word] &= state.answered[word] - 1) {
       const int index = word * 64 + __builtin_ctzll(state.answered[word]);
-      state.session->ledger->members[index].answered_by.store(state.session->index, std::memory_order_release);
+      state.session->ledger->members[index].answered_by.add(state.session->index);
       node::ring(*state.session, index);
     }
   }
