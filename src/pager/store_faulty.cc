@@ -1,5 +1,6 @@
 // A store that fails, for tests (setting store_fault): the N-th read or write ends with a given errno (with N+, all from then
-// on), or what the N-th read brings is damaged; or one whose reads take longer, as on another disk. See store.h.
+// on), or what the N-th read brings is damaged; one whose reads take longer, as on another disk; or one whose writes are known
+// to have ended only later, so that much can happen meanwhile. See store.h.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,69 @@ class SlowStore final : public Store {
   long block_us_;
 };
 
+/// Its writes are said to have ended when that long has passed. The thread that collects stays awake meanwhile.
+class LateStore final : public Store {
+ public:
+  LateStore(Store* behind, uint64_t late_us) : behind_(behind), late_ns_(late_us * 1000) {}
+
+  void submit(const Transfer& transfer) override {
+    ++in_flight_;
+    behind_->submit(transfer);
+  }
+
+  int collect(Completion* out, int most) override {
+    int found = behind_->collect(out, most);
+    const uint64_t now = base::monotonic_ns();
+    int kept = 0;
+    for (int index = 0; index < found; ++index) {
+      if (out[index].write) {
+        withheld_[withheld_count_++] = {out[index], now + late_ns_};
+      } else {
+        out[kept++] = out[index];
+      }
+    }
+    found = kept;
+    for (int index = 0; index < withheld_count_ && found < most;) {
+      if (withheld_[index].due_ns > now) {
+        ++index;
+        continue;
+      }
+      out[found++] = withheld_[index].completion;
+      withheld_[index] = withheld_[--withheld_count_];
+    }
+    in_flight_ -= found;
+    if (withheld_count_ > 0) {
+      const uint64_t one = 1;
+      (void)base::system_call(SYS_write, descriptor(), &one, sizeof one);
+    }
+    return found;
+  }
+
+  [[nodiscard]] bool has_completions() const override { return withheld_count_ > 0 || behind_->has_completions(); }
+  void begin_batch() override { behind_->begin_batch(); }
+  void end_batch() override { behind_->end_batch(); }
+  [[nodiscard]] int descriptor() const override { return behind_->descriptor(); }
+  [[nodiscard]] base::StoreChoice kind() const override { return behind_->kind(); }
+
+ private:
+  struct Withheld {
+    Completion completion;
+    uint64_t due_ns;
+  };
+  Store* behind_;
+  uint64_t late_ns_;
+  Withheld withheld_[kDepth] = {};
+  int withheld_count_ = 0;
+};
+
+/// late:US, or nullptr.
+Store* make_late_store(Store* behind, const char* specification) {
+  alignas(LateStore) static char place[sizeof(LateStore)];
+  char* end = nullptr;
+  const long us = strtol(specification, &end, 10);
+  return *end == 0 && us > 0 ? new (place) LateStore(behind, static_cast<uint64_t>(us)) : nullptr;
+}
+
 /// slow:EACH_US:BLOCK_US, or nullptr.
 Store* make_slow_store(Store* behind, const char* specification) {
   alignas(SlowStore) static char place[sizeof(SlowStore)];
@@ -131,6 +195,9 @@ int error_of_name(const char* name, size_t length) {
 Store* make_faulty_store(Store* behind, const char* specification) {
   if (strncmp(specification, "slow:", 5) == 0) {
     return make_slow_store(behind, specification + 5);
+  }
+  if (strncmp(specification, "late:", 5) == 0) {
+    return make_late_store(behind, specification + 5);
   }
   alignas(FaultyStore) static char place[sizeof(FaultyStore)];
   const bool write = strncmp(specification, "write:", 6) == 0;

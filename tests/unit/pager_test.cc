@@ -90,6 +90,8 @@ TEST_P(EveryEngine, ContentSurvives) {
   // (Memory outside the arena is measured each second; what has come to it counts before it is made room for.)
   EXPECT_LE(session().ledger->peak_reserved_bytes.load(), static_cast<int64_t>(kBudget + arena::kBlockBytes));
   EXPECT_GE(counted(Counter::kBlocksTwiceOut), (kArray - kBudget) / arena::kBlockBytes);
+  EXPECT_GE(counted(Counter::kBlocksTouchedAhead), kArray / arena::kBlockBytes / 2);  // and did not fault
+  EXPECT_LE(counted(Counter::kFaultsFresh), kArray / arena::kBlockBytes / 2);
   char word[32];
   EXPECT_STREQ(base::choice_name("engine", static_cast<int>(engine()), word, sizeof word), GetParam());
 }
@@ -245,6 +247,20 @@ TEST_P(EveryEngine, ZerosAreNotStored) {
   EXPECT_EQ(sum, 0U);
   EXPECT_EQ(counted(Counter::kBytesWritten), 0U);
   EXPECT_GE(counted(Counter::kBlocksZero), (kArray - kBudget) / arena::kBlockBytes);
+}
+
+TEST_P(EveryEngine, WhatIsOnlyReadBeforeItIsWrittenMovesNothing) {
+  const uint64_t* array = start_with_array(GetParam());
+  for (int round = 0; round < 2; ++round) {
+    uint64_t sum = 0;
+    for (uint64_t index = 0; index < kArray / 8; index += 8) {
+      sum += array[index];
+    }
+    EXPECT_EQ(sum, 0U);
+  }
+  EXPECT_GE(counted(Counter::kBlocksZero), (kArray - kBudget) / arena::kBlockBytes);
+  EXPECT_EQ(counted(Counter::kBytesWritten), 0U);
+  EXPECT_EQ(counted(Counter::kBytesRead), 0U);
 }
 
 TEST_P(EveryEngine, ManyThreads) {
