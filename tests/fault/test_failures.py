@@ -282,6 +282,40 @@ def test_survivors_that_no_launcher_ends(how, tmp_path):
     ), run.errors
 
 
+def test_storage_of_a_killed_rank_is_free_while_the_others_live(tmp_path):
+    program = compile_program(WHEELS[0], "wait_and_die.c")
+
+    def free(mount):
+        room = os.statvfs(mount)
+        return room.f_bavail * room.f_frsize
+
+    with small_disk(tmp_path, 460) as mount:
+        before = free(mount)
+        words = [*LENIENT, "-n", 3, HEADROOM, "run", "--memory", "64M", "--storage", mount, "--", *UNHEARD, program, "sleep"]
+        with subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE) as job:
+            try:
+                assert job.stdout.readline() == "waiting\n"
+                below = psutil.Process(job.pid).children(recursive=True)
+                ranks = [process for process in below if process.name().startswith("wait_and_die")]
+                taken = free(mount)
+                assert len(ranks) == 3 and before - taken > 64 * MIB
+                ranks[0].kill()
+                deadline = time.monotonic() + 20
+                while free(mount) < taken + 16 * MIB and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                assert free(mount) >= taken + 16 * MIB
+                assert [process.is_running() for process in ranks[1:]] == [True, True]
+            finally:
+                below = psutil.Process(job.pid).children(recursive=True)
+                for process in below:
+                    process.kill()
+                psutil.wait_procs(below, timeout=20)
+                job.kill()
+        assert free(mount) == before
+    for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
+        left.unlink()
+
+
 @pytest.mark.parametrize("who", ["abort", "abort-all"])
 def test_abort_leaves_a_report(mpi, who, tmp_path):
     program = compile_program(mpi, "wait_and_die.c")
