@@ -444,7 +444,10 @@ EndpointFunctions endpoint_functions() {
     return builder.finish(endpoint().memory(), extent);
   };
   functions.drop_builder = [](LayoutBuilder& builder) { builder.drop(); };
-  functions.copy_content = [](const Content& to, const Content& from) { copy_content(to, from); };
+  functions.copy_content = [](const Content& to, const Content& from) {
+    expect_overwriting({to.address, to.bytes < from.bytes ? to.bytes : from.bytes, to.layout, to.combine});
+    copy_content(to, from);
+  };
   functions.wake = [](int member) { endpoint().wake(member); };
   functions.make_tally = [] { return endpoint().make_tally(); };
   functions.give_back_tally = [](Tally* tally) { endpoint().give_back(tally); };

@@ -141,6 +141,10 @@ enum class SendKind : uint8_t {
 
 enum class SendOutcome { kComplete, kPending, kNoMemory };
 
+/// What is about to be filled whole, as a receiver's memory is, need not be read from storage before. Costs a look at each
+/// block.
+void expect_overwriting(const Content& to);
+
 /// Who sends so often without having heard from the receiver is likely to go on like that.
 inline constexpr uint8_t kManyInARow = 2;
 

@@ -32,14 +32,13 @@ uint8_t next_delay(uint8_t delay, bool was_there) {
   return delay < kMostDelay ? static_cast<uint8_t>(delay + 1) : delay;
 }
 
-/// What a message fills whole need not be read from storage before.
+}  // namespace
+
 void expect_overwriting(const Content& to) {
   if (to.layout == nullptr && to.combine == nullptr) {
     pager::will_fill(to.address, to.bytes);
   }
 }
-
-}  // namespace
 
 /// Spins until `done`; the other side is at work, unless it has no processor, or has died over it.
 template <typename Done>

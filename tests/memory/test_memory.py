@@ -270,11 +270,15 @@ def test_a_thread_computes_while_another_waits_in_mpi(mpi, engine, threads, tmp_
     run.assert_paged((8 + 64) * MIB, 48 * MIB)
 
 
-@pytest.mark.parametrize("kib", [4096, 32768])
-def test_what_a_message_fills_is_not_read_first(mpi, kib, tmp_path):
+@every_second("mpi", "engine")
+@pytest.mark.parametrize(
+    ("how", "kib"),
+    [("send", 4096), ("send", 32768), ("isend", 8192), ("bcast", 8192), ("allgather", 8192), ("alltoall", 8192), ("get", 8192)],
+)
+def test_what_a_message_fills_is_not_read_first(mpi, engine, how, kib, tmp_path):
     program = compile_program(mpi, "received_whole.c", PUBLIC_HEADERS)
     mib, rounds, budget = 32, 3, 96
-    run = headroom_run([program, mib, kib], tmp_path, before=mpi.command(2), memory=f"{budget}M")
+    run = headroom_run([program, mib, kib, how], tmp_path, before=mpi.command(2), memory=f"{budget}M", engine=engine)
     assert run.status == 0 and "wrong 0" in run.output, run.errors
     run.assert_paged(2 * 4 * mib * MIB, budget * MIB)
     assert run.total("blocks_forgotten") >= rounds * mib, run.report["total"]

@@ -1,5 +1,7 @@
-/* Rank 0 sends rank 1 what fills an array of MIB whole, in messages of KIB, while that array is on storage; what lies around it
-   stays. Prints "wrong 0", and the MiB that rank 1 read from storage while it received. usage: received_whole MIB KIB */
+/* Rank 1 gets what fills an array of MIB whole, in pieces of KIB, while that array is on storage; what lies around it stays.
+   Prints "wrong 0", and the MiB that rank 1 read from storage meanwhile.
+   usage: received_whole MIB KIB send|isend|bcast|allgather|alltoall|get: a message, one that does not wait, one's broadcast,
+   the halves of both, each one's half for the other, or from rank 0's window. */
 #include <headroom/headroom.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -16,14 +18,63 @@ static uint64_t bytes_read(void) {
 
 static unsigned char expected(uint64_t at, int round) { return (unsigned char)(at * 7 + at / 4096 + (uint64_t)round * 31); }
 
+static int rank;
+
+/* Of each rank `half` bytes, as they are expected from `at` on in what both give. */
+static void collect(const char* how, unsigned char* to, uint64_t at, int half, int round) {
+  unsigned char* mine = malloc(2 * (size_t)half);
+  for (int each = 0; each < half; ++each) {
+    mine[each] = expected(at + (uint64_t)rank * (uint64_t)half + (uint64_t)each, round);
+  }
+  memcpy(mine + half, mine, (size_t)half);
+  if (how[3] == 'g') {
+    MPI_Allgather(mine, half, MPI_BYTE, to, half, MPI_BYTE, MPI_COMM_WORLD);
+  } else {
+    MPI_Alltoall(mine, half, MPI_BYTE, to, half, MPI_BYTE, MPI_COMM_WORLD);
+  }
+  free(mine);
+}
+
+static void move(const char* how, unsigned char* array, uint64_t at, int count, int round, MPI_Win window) {
+  unsigned char* place = array + at;
+  if (strcmp(how, "send") == 0) {
+    if (rank == 0) {
+      MPI_Send(place, count, MPI_BYTE, 1, 7, MPI_COMM_WORLD);
+    } else {
+      MPI_Recv(place, count, MPI_BYTE, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+  } else if (strcmp(how, "isend") == 0) {
+    MPI_Request request;
+    if (rank == 0) {
+      MPI_Isend(place, count, MPI_BYTE, 1, 7, MPI_COMM_WORLD, &request);
+    } else {
+      MPI_Irecv(place, count, MPI_BYTE, 0, 7, MPI_COMM_WORLD, &request);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else if (strcmp(how, "bcast") == 0) {
+    MPI_Bcast(place, count, MPI_BYTE, 0, MPI_COMM_WORLD);
+  } else if (strcmp(how, "get") == 0) {
+    MPI_Win_lock_all(0, window);
+    if (rank == 1) {
+      MPI_Get(place, count, MPI_BYTE, 0, (MPI_Aint)at, count, MPI_BYTE, window);
+    }
+    MPI_Win_unlock_all(window);
+  } else {
+    collect(how, place, at, count / 2, round);
+  }
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const uint64_t bytes = argc > 2 ? strtoull(argv[1], NULL, 10) << 20 : 0,
-                 piece = argc > 2 ? strtoull(argv[2], NULL, 10) << 10 : 1;
+  const uint64_t bytes = argc > 3 ? strtoull(argv[1], NULL, 10) << 20 : 0,
+                 piece = argc > 3 ? strtoull(argv[2], NULL, 10) << 10 : 1;
   unsigned char *array = malloc(bytes + 2 * kAround), *filler = malloc(bytes * kFillers);
   memset(array, 0xab, bytes + 2 * kAround);
+  MPI_Win window = MPI_WIN_NULL;
+  if (argc > 3 && strcmp(argv[3], "get") == 0) {
+    MPI_Win_create(array + kAround, (MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  }
   uint64_t wrong = 0, read = 0;
   for (int round = 0; round < kRounds; ++round) {
     for (uint64_t at = 0; rank == 0 && at < bytes; ++at) {
@@ -34,11 +85,7 @@ int main(int argc, char** argv) {
     const uint64_t before = bytes_read();
     for (uint64_t at = 0; at < bytes; at += piece) {
       const int count = (int)(piece < bytes - at ? piece : bytes - at);
-      if (rank == 0) {
-        MPI_Send(array + kAround + at, count, MPI_BYTE, 1, 7, MPI_COMM_WORLD);
-      } else {
-        MPI_Recv(array + kAround + at, count, MPI_BYTE, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      }
+      move(argv[3], array + kAround, at, count, round, window);
     }
     read += bytes_read() - before;
     for (uint64_t at = 0; at < bytes; ++at) {
@@ -53,6 +100,9 @@ int main(int argc, char** argv) {
   MPI_Bcast(&receiver_read, 1, MPI_UINT64_T, 1, MPI_COMM_WORLD);
   if (rank == 0) {
     printf("read %llu\nwrong %llu\n", (unsigned long long)(receiver_read >> 20), (unsigned long long)all_wrong);
+  }
+  if (window != MPI_WIN_NULL) {
+    MPI_Win_free(&window);
   }
   free(filler);
   free(array);
