@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "heap/held_arguments.h"
+#include "pager/signals.h"
 
 namespace {
 
@@ -141,7 +142,10 @@ HEADROOM_EXPORT int poll(pollfd* files, nfds_t count, int timeout) {
 }
 HEADROOM_EXPORT int ppoll(pollfd* files, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   const HeldOut held(files, count);
-  return real_ppoll.get()(files, count, timeout, mask);
+  const HeldArgument held_timeout(timeout, sizeof *timeout, false);
+  const HeldArgument held_mask(mask, sizeof *mask, false);
+  sigset_t place;
+  return real_ppoll.get()(files, count, timeout, pager::without_fault_signal(mask, place));
 }
 HEADROOM_EXPORT int select(int count, fd_set* in, fd_set* out, fd_set* other, timeval* timeout) {
   const size_t bytes = (static_cast<size_t>(count > 0 ? count : 0) + 63) / 64 * 8;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <limits.h>
+#include <sys/socket.h>
 
 #include "heap/held_calls.h"
 
@@ -48,6 +49,13 @@ struct HeldText : HeldArgument {
 template <typename T>
 struct HeldOut : HeldArgument {
   explicit HeldOut(T* out, size_t count = 1) : HeldArgument(out, count * sizeof(T), true) {}
+};
+
+/// An address that the kernel stores, and its length.
+struct HeldAddress {
+  HeldAddress(sockaddr* address, socklen_t* bytes) : address_(address, bytes != nullptr ? *bytes : 0, true), bytes_(bytes) {}
+  HeldArgument address_;
+  HeldOut<socklen_t> bytes_;
 };
 
 }  // namespace headroom::heap

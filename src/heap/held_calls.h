@@ -71,8 +71,20 @@ inline bool may_read_on(int file) {
   return fstat(file, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
 }
 
+/// How many bytes the process's calls hold. They may wait for a peer of theirs for long.
+inline std::atomic<size_t> held_by_calls{0};
+
+/// How much one more call may hold: all calls' together are what one may; but a datagram, which must go as a whole, fits into
+/// any, and so does a block.
+inline size_t holdable_now() {
+  const size_t most = largest_hold();
+  const size_t others = pager::is_forked_child() ? 0 : held_by_calls.load(std::memory_order_relaxed);
+  const size_t free = others < most ? (most - others) / arena::kBlockBytes * arena::kBlockBytes : 0;  // direct I/O is aligned
+  return free > arena::kBlockBytes ? free : arena::kBlockBytes;
+}
+
 /// Whether buffers that keep so much in memory may be held together: each hold may have a block more than it fills.
-inline bool may_hold(size_t bytes) { return bytes <= largest_hold() + arena::kBlockBytes; }
+inline bool may_hold(size_t bytes) { return bytes <= holdable_now() + arena::kBlockBytes; }
 
 /// What holds of several buffers keep in memory together, in bytes: blocks as a whole, and one that a buffer shares with the
 /// buffer before it once.
@@ -94,18 +106,46 @@ class HeldTogether {
   uintptr_t last_ = 0;
 };
 
-/// How many bytes the process's calls hold that transfer in pieces. They may wait for a peer of theirs for long.
-inline std::atomic<size_t> held_in_pieces{0};
-
-/// How long the next piece is, of `left` bytes: all threads' together are what one may hold; but a datagram, which must go as a
-/// whole, fits into any.
-inline size_t next_piece(size_t left) {
-  const size_t most = largest_hold();
-  const size_t others = pager::is_forked_child() ? 0 : held_in_pieces.load(std::memory_order_relaxed);
-  const size_t free = others < most ? (most - others) / arena::kBlockBytes * arena::kBlockBytes : 0;  // direct I/O is aligned
-  const size_t piece = free > arena::kBlockBytes ? free : arena::kBlockBytes;
-  return left < piece ? left : piece;
+inline size_t held_bytes(const iovec* vectors, size_t count) {
+  HeldTogether held;
+  size_t bytes = 0;
+  for (size_t index = 0; index < count; ++index) {
+    bytes = held.with(vectors[index]);
+  }
+  return bytes;
 }
+
+/// Holds the vectors' buffers for one call. Ends with its scope in any case: a thread may be cancelled in a call that waits.
+class VectorHold {
+ public:
+  VectorHold(const iovec* vectors, size_t count, bool write)
+      : vectors_(vectors), count_(count), bytes_(held_bytes(vectors, count)), write_(write) {
+    held_by_calls.fetch_add(bytes_, std::memory_order_relaxed);
+    for (size_t index = 0; index < count_; ++index) {
+      if (is_ours(vectors_[index].iov_base, vectors_[index].iov_len)) {
+        hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
+      }
+    }
+  }
+  ~VectorHold() {
+    const int saved_errno = errno;
+    for (size_t index = 0; index < count_; ++index) {
+      if (is_ours(vectors_[index].iov_base, vectors_[index].iov_len)) {
+        drop_hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
+      }
+    }
+    held_by_calls.fetch_sub(bytes_, std::memory_order_relaxed);
+    errno = saved_errno;
+  }
+  VectorHold(const VectorHold&) = delete;
+  VectorHold& operator=(const VectorHold&) = delete;
+
+ private:
+  const iovec* vectors_;
+  size_t count_;
+  size_t bytes_;
+  bool write_;
+};
 
 /// Transfers a buffer in pieces that may be held. A piece that comes back short ends it, as a short transfer would, and so does
 /// `may_go_on()`, asked when there is more.
@@ -114,14 +154,14 @@ ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call cal
   size_t done = 0;
   do {
     const char* at = static_cast<const char*>(buffer) + done;
-    const size_t piece = next_piece(bytes - done);
-    held_in_pieces.fetch_add(piece, std::memory_order_relaxed);
-    hold(at, piece, kernel_writes);
-    const ssize_t result = call(const_cast<char*>(at), piece, done);
-    const int saved_errno = errno;
-    drop_hold(at, piece, kernel_writes);
-    held_in_pieces.fetch_sub(piece, std::memory_order_relaxed);
-    errno = saved_errno;
+    const size_t most = holdable_now();
+    const size_t piece = bytes - done < most ? bytes - done : most;
+    const iovec vector = {const_cast<char*>(at), piece};
+    ssize_t result = 0;
+    {
+      const VectorHold held(&vector, 1, kernel_writes);
+      result = call(const_cast<char*>(at), piece, done);
+    }
     if (result < 0) {
       return done > 0 ? static_cast<ssize_t>(done) : result;
     }
@@ -137,34 +177,6 @@ template <typename Call>
 ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call call) {
   return in_pieces(buffer, bytes, kernel_writes, call, [] { return true; });
 }
-
-/// Holds the vectors' buffers for one call; a message must go as a whole, so there are no pieces.
-class VectorHold {
- public:
-  VectorHold(const iovec* vectors, size_t count, bool write) : vectors_(vectors), count_(count), write_(write) {
-    for (size_t index = 0; index < count_; ++index) {
-      if (is_ours(vectors_[index].iov_base, vectors_[index].iov_len)) {
-        hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
-      }
-    }
-  }
-  ~VectorHold() {
-    const int saved_errno = errno;
-    for (size_t index = 0; index < count_; ++index) {
-      if (is_ours(vectors_[index].iov_base, vectors_[index].iov_len)) {
-        drop_hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
-      }
-    }
-    errno = saved_errno;
-  }
-  VectorHold(const VectorHold&) = delete;
-  VectorHold& operator=(const VectorHold&) = delete;
-
- private:
-  const iovec* vectors_;
-  size_t count_;
-  bool write_;
-};
 
 /// Memory of the system's own, for the time of a call.
 class PlainMemory {
@@ -199,17 +211,8 @@ inline int holdable(const iovec* vectors, int count) {
 
 /// The first vector alone, shortened to what may be held; a short transfer is what such calls may return anyway.
 inline iovec shortened(const iovec& vector) {
-  const bool ours = is_ours(vector.iov_base, vector.iov_len) && vector.iov_len > largest_hold();
-  return {vector.iov_base, ours ? largest_hold() : vector.iov_len};
-}
-
-inline size_t held_bytes(const iovec* vectors, int count) {
-  HeldTogether held;
-  size_t bytes = 0;
-  for (int index = 0; index < count; ++index) {
-    bytes = held.with(vectors[index]);
-  }
-  return bytes;
+  const size_t most = is_ours(vector.iov_base, vector.iov_len) ? holdable_now() : vector.iov_len;
+  return {vector.iov_base, vector.iov_len < most ? vector.iov_len : most};
 }
 
 }  // namespace headroom::heap

@@ -30,14 +30,20 @@ using MaskFunction = int (*)(int, const sigset_t*, sigset_t*);
 
 bool guards_fault_signal() { return pager::fault_handler_installed(); }
 
-/// The mask without SIGSEGV, where our handler must stay deliverable.
-const sigset_t* without_fault_signal(const sigset_t* set, int how, sigset_t& place) {
-  if (set == nullptr || how == SIG_UNBLOCK || !guards_fault_signal()) {
-    return set;
-  }
-  place = *set;
-  sigdelset(&place, SIGSEGV);
-  return &place;
+const sigset_t* mask_for(int how, const sigset_t* set, sigset_t& place) {
+  return how == SIG_UNBLOCK ? set : pager::without_fault_signal(set, place);
+}
+
+bool is_guarded(int number) { return number == SIGSEGV && guards_fault_signal(); }
+
+/// signal() for the signal that is guarded.
+sighandler_t exchange_handler(sighandler_t handler, unsigned flags) {
+  struct sigaction action = {};
+  struct sigaction old = {};
+  action.sa_handler = handler;
+  action.sa_flags = static_cast<int>(flags);
+  pager::exchange_program_action(&action, &old);
+  return old.sa_handler;  // one storage holds both kinds of handler
 }
 
 void keep_stack_resident(const void* stack, size_t bytes) {
@@ -64,27 +70,56 @@ HEADROOM_EXPORT int sigaction(int number, const struct sigaction* action, struct
 
 HEADROOM_EXPORT sighandler_t signal(int number, sighandler_t handler) noexcept {
   static const auto real = next<sighandler_t (*)(int, sighandler_t)>("signal");
-  if (number != SIGSEGV || !guards_fault_signal()) {
+  return is_guarded(number) ? exchange_handler(handler, SA_RESTART) : real(number, handler);
+}
+
+// What signal() is under older standards, and what other systems had in its place.
+HEADROOM_EXPORT sighandler_t bsd_signal(int number, sighandler_t handler) noexcept { return signal(number, handler); }
+HEADROOM_EXPORT sighandler_t ssignal(int number, sighandler_t handler) noexcept { return signal(number, handler); }
+HEADROOM_EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler) noexcept {
+  static const auto real = next<sighandler_t (*)(int, sighandler_t)>("__sysv_signal");
+  return is_guarded(number) ? exchange_handler(handler, SA_RESETHAND | SA_NODEFER) : real(number, handler);
+}
+HEADROOM_EXPORT sighandler_t sysv_signal(int number, sighandler_t handler) noexcept { return __sysv_signal(number, handler); }
+HEADROOM_EXPORT sighandler_t sigset(int number, sighandler_t handler) noexcept {
+  static const auto real = next<sighandler_t (*)(int, sighandler_t)>("sigset");
+  if (!is_guarded(number)) {
     return real(number, handler);
   }
-  struct sigaction action = {};
-  struct sigaction old = {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  pager::exchange_program_action(&action, &old);
-  return old.sa_handler;  // one storage holds both kinds of handler
+  if (handler == SIG_HOLD) {  // it is never blocked
+    struct sigaction now = {};
+    pager::exchange_program_action(nullptr, &now);
+    return now.sa_handler;
+  }
+  return exchange_handler(handler, 0);
+}
+HEADROOM_EXPORT int sighold(int number) noexcept {
+  static const auto real = next<int (*)(int)>("sighold");
+  return is_guarded(number) ? 0 : real(number);
+}
+HEADROOM_EXPORT int sigignore(int number) noexcept {
+  static const auto real = next<int (*)(int)>("sigignore");
+  return is_guarded(number) ? (exchange_handler(SIG_IGN, 0), 0) : real(number);
+}
+HEADROOM_EXPORT int sigblock(int mask) noexcept {
+  static const auto real = next<int (*)(int)>("sigblock");
+  return real(guards_fault_signal() ? mask & ~(1 << (SIGSEGV - 1)) : mask);
+}
+HEADROOM_EXPORT int sigsetmask(int mask) noexcept {
+  static const auto real = next<int (*)(int)>("sigsetmask");
+  return real(guards_fault_signal() ? mask & ~(1 << (SIGSEGV - 1)) : mask);
 }
 
 HEADROOM_EXPORT int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
   static const auto real = next<MaskFunction>("sigprocmask");
   sigset_t place;
-  return real(how, without_fault_signal(set, how, place), old);
+  return real(how, mask_for(how, set, place), old);
 }
 
 HEADROOM_EXPORT int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
   static const auto real = next<MaskFunction>("pthread_sigmask");
   sigset_t place;
-  return real(how, without_fault_signal(set, how, place), old);
+  return real(how, mask_for(how, set, place), old);
 }
 
 HEADROOM_EXPORT int sigaltstack(const stack_t* stack, stack_t* old) noexcept {

@@ -6,14 +6,17 @@
 #include <new>
 
 #include "base/system_calls.h"
-#include "heap/held_calls.h"
+#include "heap/held_arguments.h"
 #include "trace/counters.h"
 
 namespace {
 
 using namespace headroom;
+using heap::HeldAddress;
+using heap::HeldArgument;
+using heap::HeldOut;
 using heap::is_ours;
-using heap::largest_hold;
+
 using heap::VectorHold;
 
 HEADROOM_REAL(recv);
@@ -28,28 +31,44 @@ HEADROOM_REAL(sendmmsg);
 constexpr unsigned kMostMessages = 64;
 constexpr size_t kMostVectors = 1024;
 
-/// Holds the buffers of several messages at once.
+/// What a message has beside its content: a datagram would be lost if its sender's address could not be stored.
+struct HeldSides {
+  HeldSides(const msghdr& message, bool write)
+      : name(message.msg_name, message.msg_namelen, write),
+        control(message.msg_control, message.msg_controllen, write),
+        list(message.msg_iov, message.msg_iovlen <= kMostVectors ? message.msg_iovlen * sizeof(iovec) : 0, false) {}
+  HeldArgument name;
+  HeldArgument control;
+  HeldArgument list;
+};
+
+struct MessageHold {
+  MessageHold(const msghdr& message, bool write)
+      : sides(message, write), content(message.msg_iov, message.msg_iovlen <= kMostVectors ? message.msg_iovlen : 0, write) {}
+  HeldSides sides;
+  VectorHold content;
+};
+
+/// Holds several messages at once.
 class MessagesHold {
  public:
-  MessagesHold(const mmsghdr* messages, unsigned count, bool write) : messages_(messages), count_(count), write_(write) {
+  MessagesHold(mmsghdr* messages, unsigned count, bool write) : list_(messages, count * sizeof *messages, true), count_(count) {
     for (unsigned index = 0; index < count_; ++index) {
-      const msghdr& message = messages_[index].msg_hdr;
-      new (places_[index]) VectorHold(message.msg_iov, message.msg_iovlen, write_);
+      new (places_[index]) MessageHold(messages[index].msg_hdr, write);
     }
   }
   ~MessagesHold() {
     for (unsigned index = 0; index < count_; ++index) {
-      reinterpret_cast<VectorHold*>(places_[index])->~VectorHold();
+      reinterpret_cast<MessageHold*>(places_[index])->~MessageHold();
     }
   }
   MessagesHold(const MessagesHold&) = delete;
   MessagesHold& operator=(const MessagesHold&) = delete;
 
  private:
-  const mmsghdr* messages_;
+  HeldArgument list_;
   unsigned count_;
-  bool write_;
-  alignas(VectorHold) char places_[kMostMessages][sizeof(VectorHold)];
+  alignas(MessageHold) char places_[kMostMessages][sizeof(MessageHold)];
 };
 
 /// How many of the messages may be held together; all, if none of them lies in evictable memory. The kernel may transfer fewer
@@ -58,7 +77,7 @@ unsigned holdable_messages(const mmsghdr* messages, unsigned count) {
   size_t bytes = 0;
   for (unsigned index = 0; index < count; ++index) {
     const msghdr& message = messages[index].msg_hdr;
-    bytes += heap::held_bytes(message.msg_iov, static_cast<int>(message.msg_iovlen));
+    bytes += heap::held_bytes(message.msg_iov, message.msg_iovlen);
     if (bytes > 0 && index > 0 && (!heap::may_hold(bytes) || index >= kMostMessages)) {
       return index;
     }
@@ -87,7 +106,7 @@ bool may_be_held(const msghdr& message) {
   if (message.msg_iovlen > kMostVectors) {
     return true;  // the kernel refuses it
   }
-  const size_t bytes = heap::held_bytes(message.msg_iov, static_cast<int>(message.msg_iovlen));
+  const size_t bytes = heap::held_bytes(message.msg_iov, message.msg_iovlen);
   return bytes == 0 || heap::may_hold(bytes);  // a process without evictable memory may have no pager to ask
 }
 
@@ -100,7 +119,7 @@ class Parts {
   size_t next(msghdr& message) {
     size_t bytes = 0;
     size_t filled = 0;
-    const size_t most = largest_hold();
+    const size_t most = heap::holdable_now();
     heap::HeldTogether held;
     while (index_ < count_ && bytes < most) {
       const size_t left = vectors_[index_].iov_len - used_;
@@ -234,14 +253,17 @@ ssize_t send_copy(int socket, const msghdr* message, int flags) {
 }  // namespace
 
 HEADROOM_EXPORT ssize_t recvmsg(int socket, msghdr* message, int flags) {
+  const HeldOut itself(message);
   if (!may_be_held(*message)) {
+    const HeldSides sides(*message, true);
     return is_stream(socket) ? receive_parts(socket, message, flags) : receive_copy(socket, message, flags);
   }
-  const VectorHold held(message->msg_iov, message->msg_iovlen, true);
+  const MessageHold held(*message, true);
   return real_recvmsg.get()(socket, message, flags);
 }
 HEADROOM_EXPORT ssize_t recvfrom(int socket, void* buffer, size_t bytes, int flags, sockaddr* from, socklen_t* length) {
   if (!is_ours(buffer, bytes)) {
+    const HeldAddress held(from, length);
     return real_recvfrom.get()(socket, buffer, bytes, flags, from, length);
   }
   iovec vector = {buffer, bytes};
@@ -262,14 +284,17 @@ HEADROOM_EXPORT ssize_t recv(int socket, void* buffer, size_t bytes, int flags) 
                                 : real_recv.get()(socket, buffer, bytes, flags);
 }
 HEADROOM_EXPORT ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  const HeldArgument itself(message, sizeof *message, false);
   if (!may_be_held(*message)) {
+    const HeldSides sides(*message, false);
     return is_stream(socket) ? send_parts(socket, message, flags) : send_copy(socket, message, flags);
   }
-  const VectorHold held(message->msg_iov, message->msg_iovlen, false);
+  const MessageHold held(*message, false);
   return real_sendmsg.get()(socket, message, flags);
 }
 HEADROOM_EXPORT ssize_t sendto(int socket, const void* buffer, size_t bytes, int flags, const sockaddr* to, socklen_t length) {
   if (!is_ours(buffer, bytes)) {
+    const HeldArgument held(to, length, false);
     return real_sendto.get()(socket, buffer, bytes, flags, to, length);
   }
   iovec vector = {const_cast<void*>(buffer), bytes};
@@ -290,6 +315,7 @@ HEADROOM_EXPORT int recvmmsg(int socket, mmsghdr* messages, unsigned count, int 
   }
   const unsigned many = holdable_messages(messages, count);
   const MessagesHold held(messages, to_hold(many), true);
+  const HeldOut held_timeout(timeout);
   return real_recvmmsg.get()(socket, messages, many, flags, timeout);
 }
 HEADROOM_EXPORT int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags) {

@@ -23,6 +23,22 @@ bool needs_bounce(const void* buffer, size_t size, size_t count) {
   return size != 0 && count != 0 && is_ours(buffer, size * count) && !pager::engine_serves_kernel();
 }
 
+/// Other threads see one call, as they would of the C library's; also if this one is cancelled in it.
+class StreamLock {
+ public:
+  explicit StreamLock(FILE* stream) : stream_(stream) { flockfile(stream_); }
+  ~StreamLock() {
+    const int saved_errno = errno;
+    funlockfile(stream_);
+    errno = saved_errno;
+  }
+  StreamLock(const StreamLock&) = delete;
+  StreamLock& operator=(const StreamLock&) = delete;
+
+ private:
+  FILE* stream_;
+};
+
 /// Moves size * count bytes through a small buffer; `transfer(bounce, at, bytes)` does one piece and returns what it moved.
 template <typename Transfer>
 size_t bounced(size_t size, size_t count, Transfer transfer) {
@@ -67,12 +83,20 @@ size_t bounced_write(Function real, const void* buffer, size_t size, size_t coun
 }  // namespace
 
 HEADROOM_EXPORT size_t fread(void* buffer, size_t size, size_t count, FILE* stream) {
+  if (!needs_bounce(buffer, size, count)) {
+    return real_fread.get()(buffer, size, count, stream);
+  }
+  const StreamLock lock(stream);
   return bounced_read(real_fread.get(), buffer, size, count, stream);
 }
 HEADROOM_EXPORT size_t fread_unlocked(void* buffer, size_t size, size_t count, FILE* stream) {
   return bounced_read(real_fread_unlocked.get(), buffer, size, count, stream);
 }
 HEADROOM_EXPORT size_t fwrite(const void* buffer, size_t size, size_t count, FILE* stream) {
+  if (!needs_bounce(buffer, size, count)) {
+    return real_fwrite.get()(buffer, size, count, stream);
+  }
+  const StreamLock lock(stream);
   return bounced_write(real_fwrite.get(), buffer, size, count, stream);
 }
 HEADROOM_EXPORT size_t fwrite_unlocked(const void* buffer, size_t size, size_t count, FILE* stream) {
@@ -97,10 +121,8 @@ HEADROOM_EXPORT int puts(const char* text) {
   if (!needs_bounce(text, 1, 1)) {
     return real_puts.get()(text);
   }
-  flockfile(stdout);
-  const int result = fputs(text, stdout) < 0 || fputc('\n', stdout) < 0 ? EOF : 1;
-  funlockfile(stdout);
-  return result;
+  const StreamLock lock(stdout);
+  return fputs(text, stdout) < 0 || fputc('\n', stdout) < 0 ? EOF : 1;
 }
 
 /// A stream's buffer is the C library's to pass to the kernel at any time: it stays resident. If that is too much, the stream

@@ -16,23 +16,18 @@
 #include <unistd.h>
 
 #include "heap/held_arguments.h"
+#include "pager/signals.h"
 
 namespace {
 
 using namespace headroom;
+using heap::HeldAddress;
 using heap::HeldArgument;
 using heap::HeldOut;
 
 template <typename T>
 struct HeldIn : HeldArgument {
   explicit HeldIn(const T* in, size_t count = 1) : HeldArgument(in, count * sizeof(T), false) {}
-};
-
-/// An address that the kernel stores, and its length.
-struct HeldAddress {
-  HeldAddress(sockaddr* address, socklen_t* bytes) : address_(address, bytes != nullptr ? *bytes : 0, true), bytes_(bytes) {}
-  HeldArgument address_;
-  HeldOut<socklen_t> bytes_;
 };
 
 HEADROOM_REAL(getrusage);
@@ -162,7 +157,8 @@ HEADROOM_EXPORT int epoll_ctl(int file, int operation, int descriptor, epoll_eve
 HEADROOM_EXPORT int epoll_pwait(int file, epoll_event* events, int most, int timeout, const sigset_t* mask) {
   const HeldOut held(events, most > 0 ? static_cast<size_t>(most) : 0);
   const HeldIn held_mask(mask);
-  return real_epoll_pwait.get()(file, events, most, timeout, mask);
+  sigset_t place;
+  return real_epoll_pwait.get()(file, events, most, timeout, pager::without_fault_signal(mask, place));
 }
 HEADROOM_EXPORT int pselect(int count, fd_set* in, fd_set* out, fd_set* other, const timespec* timeout, const sigset_t* mask) {
   const size_t bytes = (static_cast<size_t>(count > 0 ? count : 0) + 63) / 64 * 8;
@@ -171,7 +167,8 @@ HEADROOM_EXPORT int pselect(int count, fd_set* in, fd_set* out, fd_set* other, c
   const HeldArgument held_other(other, bytes, true);
   const HeldIn held_timeout(timeout);
   const HeldIn held_mask(mask);
-  return real_pselect.get()(count, in, out, other, timeout, mask);
+  sigset_t place;
+  return real_pselect.get()(count, in, out, other, timeout, pager::without_fault_signal(mask, place));
 }
 
 HEADROOM_EXPORT int sigpending(sigset_t* out) noexcept {
@@ -180,7 +177,8 @@ HEADROOM_EXPORT int sigpending(sigset_t* out) noexcept {
 }
 HEADROOM_EXPORT int sigsuspend(const sigset_t* mask) {
   const HeldIn held(mask);
-  return real_sigsuspend.get()(mask);
+  sigset_t place;
+  return real_sigsuspend.get()(pager::without_fault_signal(mask, place));
 }
 HEADROOM_EXPORT int sigwait(const sigset_t* set, int* number) {
   const HeldIn held(set);

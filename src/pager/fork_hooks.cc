@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "pager/fork.h"
 #include "pager/pager.h"
+#include "pager/signals.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
@@ -48,6 +49,7 @@ void after_fork_in_child() {
   detail::progress.store(3, std::memory_order_release);
   forked_child.store(true, std::memory_order_release);
   transition_lock.reset();
+  forget_signals_of_parent();
   trace::stop_counting();
   trace::stop_recording();
   finish_fork_in_child();

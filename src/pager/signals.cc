@@ -14,6 +14,32 @@ struct sigaction program_action = {};
 base::FutexLock program_action_lock;
 std::atomic<bool> installed{false};
 
+/// No handler of this thread's runs meanwhile, which might ask for the lock again. (Nothing faults meanwhile, either.)
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    const uint64_t all = ~uint64_t{0};
+    (void)base::system_call(SYS_rt_sigprocmask, SIG_BLOCK, &all, &before_, sizeof all);
+  }
+  ~SignalsBlocked() { (void)base::system_call(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof before_); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  uint64_t before_ = 0;
+};
+
+/// What the program wants done now; if that was for one time only, not again.
+struct sigaction take_program_action() {
+  const SignalsBlocked blocked;
+  const base::LockHolder lock(program_action_lock);
+  const struct sigaction action = program_action;
+  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) {
+    program_action = {};
+  }
+  return action;
+}
+
 void fall_back_to_default(int number) {
   signal(number, SIG_DFL);  // NOLINT: the interposed signal() passes SIG_DFL on when told to by us
 }
@@ -22,7 +48,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
   if (serve_signal_fault(*info, context)) {
     return;
   }
-  const struct sigaction action = program_action;
+  const struct sigaction action = take_program_action();
   if ((action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction != nullptr) {
     action.sa_sigaction(number, info, context);
     return;
@@ -65,7 +91,8 @@ void install_fault_handler() {
 }
 
 void exchange_program_action(const struct sigaction* action, struct sigaction* old) {
-  base::LockHolder lock(program_action_lock);
+  const SignalsBlocked blocked;
+  const base::LockHolder lock(program_action_lock);
   const struct sigaction before = program_action;
   if (action != nullptr) {
     program_action = *action;
@@ -73,6 +100,17 @@ void exchange_program_action(const struct sigaction* action, struct sigaction* o
   if (old != nullptr) {
     *old = before;
   }
+}
+
+void forget_signals_of_parent() { program_action_lock.reset(); }
+
+const sigset_t* without_fault_signal(const sigset_t* set, sigset_t& place) {
+  if (set == nullptr || !fault_handler_installed()) {
+    return set;
+  }
+  place = *set;
+  sigdelset(&place, SIGSEGV);
+  return &place;
 }
 
 }  // namespace headroom::pager

@@ -18,6 +18,12 @@ bool fault_handler_installed();
 /// sigaction() for SIGSEGV as the program sees it.
 void exchange_program_action(const struct sigaction* action, struct sigaction* old);
 
+/// In a forked child: another thread of the parent's may have been inside.
+void forget_signals_of_parent();
+
+/// A mask of the program's without SIGSEGV, where our handler must stay deliverable; it may be put into `place`.
+const sigset_t* without_fault_signal(const sigset_t* set, sigset_t& place);
+
 /// Serves a fault in evictable memory; false if the address is not ours. Async-signal-safe.
 bool serve_signal_fault(const siginfo_t& info, const void* context);
 

@@ -132,6 +132,19 @@ def test_paths_structures_and_limits(engine, tmp_path):
     run.assert_paged(28 * MIB, 16 * MIB)
 
 
+def test_calls_that_last(engine, tmp_path):
+    run = headroom_run([compile_program(None, "lasting_calls.c"), 40], tmp_path, memory="24M", engine=engine, timeout=100)
+    assert run.output == "ok\n", run.errors
+    run.assert_paged(40 * MIB, 24 * MIB)
+
+
+def test_a_handler_for_one_time_does_not_keep_a_crash_from_ending(engine, tmp_path):
+    command = [compile_program(None, "lasting_calls.c"), 40, "crash"]
+    run = headroom_run(command, tmp_path, memory="24M", engine=engine, timeout=60)
+    assert run.status != 0 and run.output == "handled\n", run.errors
+    assert "signal 11" in run.errors, run.errors
+
+
 def test_more_than_a_process_can_have(tmp_path):
     """What does not fit in its 256 GiB of addresses is plain memory, and that is said once, with the cause."""
     script = (
