@@ -34,6 +34,7 @@ enum class MemberState : uint32_t {
   kLeaving,  // ends in order; its memory is still there
   kLeft,     // ended in order
   kDied,     // ended without leaving; its claims were given back by another member
+  kJoining,  // its place is taken, and what stands there is not yet its own
 };
 
 /// Where a rank stands in the scheduler; see sched/scheduler.h.

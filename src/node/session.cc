@@ -196,7 +196,7 @@ bool take_member_slot(Session& session) {
       if (member.pid.load(std::memory_order_relaxed) != 0 && wanted == MemberState::kEmpty) {
         continue;
       }
-      if (member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kAlive),
+      if (member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kJoining),
                                                std::memory_order_acq_rel)) {
         session.index = index;
         session.self = &member;
@@ -266,6 +266,7 @@ Status join_session(Session& session) {
   const Address address = session_address(session.index);
   if (session.doorbell_descriptor < 0 || bind(session.doorbell_descriptor, as_sockaddr(address), address.length) != 0) {
     log_warning("cannot make a doorbell socket: %s", strerror(errno));
+    session.self->state.store(static_cast<uint32_t>(MemberState::kLeft), std::memory_order_release);
     return Status::kUnavailable;
   }
   retire_former_self(session);
@@ -291,6 +292,8 @@ Status join_session(Session& session) {
   read_executable_name(self.executable, sizeof self.executable);
   add_cores(*session.ledger);
   session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
+  // release: whoever sees it sees whose place it is now, and does not take it for its predecessor, who has died.
+  self.state.store(static_cast<uint32_t>(MemberState::kAlive), std::memory_order_release);
   choose_watched(session);
   ring_everybody(session);  // whoever watched our successor should now watch us
   return Status::kOk;

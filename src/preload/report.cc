@@ -28,7 +28,8 @@ using node::MemberState;
 using trace::Counter;
 
 bool took_part(const Member& member) {
-  return member.state.load(std::memory_order_relaxed) != static_cast<uint32_t>(MemberState::kEmpty);
+  const auto state = static_cast<MemberState>(member.state.load(std::memory_order_relaxed));
+  return state != MemberState::kEmpty && state != MemberState::kJoining;
 }
 
 uint64_t counter(const Member& member, Counter which) {
