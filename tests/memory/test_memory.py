@@ -256,6 +256,20 @@ def test_ranks_hold_as_many_slots_as_threads_are_busy(mpi, tmp_path):
     assert any(slots_of(threads=2) > 0 for _ in range(6))
 
 
+@every_second("mpi", "engine")
+@pytest.mark.parametrize("level", ["funneled", "multiple"])
+def test_openmp_and_mpi(mpi, engine, level, tmp_path):
+    program = compile_program(mpi, "hybrid.c", "-fopenmp")
+    mib, rounds, budget = 48, 3, 72
+    env = environment() | {"OMP_NUM_THREADS": "2"}
+    settings = {"memory": f"{budget}M", "engine": engine, "slots": 2, "env": env}
+    run = headroom_run([program, mib, rounds, level], tmp_path, before=mpi.command(3), **settings)
+    assert run.status == 0 and "wrong 0" in run.output, run.errors
+    run.assert_paged(3 * mib * MIB, budget * MIB)
+    assert run.report["most_slots_held"] <= 2 and run.total("turns") >= 3 * rounds
+    assert run.total("turns_overdue") == 0
+
+
 @pytest.mark.parametrize("threads", ["both", "main"])
 def test_a_thread_computes_while_another_waits_in_mpi(mpi, engine, threads, tmp_path):
     """Its rank does not wait, whether the thread that computes has called MPI or never does: it gets in line for its turn
