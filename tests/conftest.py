@@ -118,9 +118,10 @@ class Run:
     def engines(self) -> set[str]:
         return {rank["engine"] for rank in self.report["ranks"] if rank["rank"] >= 0 or len(self.report["ranks"]) == 1}
 
-    def assert_paged(self, footprint: int, budget: int, files: int = 0) -> None:
+    def assert_paged(self, footprint: int, budget: int, files: int = 0, files_moved: int = 0) -> None:
         """Memory was really short: at least what does not fit was written and read, by the store's count and by the kernel's,
-        past swap and page cache, within the budget."""
+        which agree, past swap and page cache, within the budget. `files`: bytes of the program's own in the page cache;
+        `files_moved`: what it reads and writes of them, if that is more."""
         assert footprint > budget
         assert self.short_of_memory
         assert {rank["store_direct"] for rank in self.report["ranks"]} == {True}
@@ -128,6 +129,7 @@ class Run:
         assert self.total("bytes_read") >= footprint - budget, self.report["total"]
         assert self.report["peak_resident_bytes"] <= within(budget)
         self.kernel.assert_moved(footprint - budget, files)
+        self.kernel.assert_agrees(self.total("bytes_read"), self.total("bytes_written"), max(files, files_moved))
 
 
 def environment(**settings: str) -> dict[str, str]:

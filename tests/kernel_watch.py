@@ -71,6 +71,12 @@ class KernelWatch:
         self.device_read_bytes = after[0] - self._device[0] if after else None
         self.device_written_bytes = after[1] - self._device[1] if after else None
 
+    def assert_agrees(self, read: int, written: int, files: int = 0) -> None:
+        """The kernel counted what the store did, but for what programs are made of and read and write as files."""
+        for ours, kernels, programs in (read, self.read_bytes, 192 * MIB), (written, self.written_bytes, 32 * MIB):
+            counted = f"the kernel counted {kernels / MIB:.1f} MiB, the store {ours / MIB:.1f}"
+            assert ours <= kernels <= ours + files + programs, counted
+
     def assert_moved(self, least: int, files: int = 0) -> None:
         """At least `least` bytes were written to and read from the disk, without swap, without the page cache; but for `files`
         bytes that the command itself reads and writes as files."""
