@@ -290,6 +290,8 @@ def test_bench_paging(tmp_path):
         "quick coarsen",
         "--rounds",
         "1",
+        "--peer",
+        f"other={HEADROOM} run --memory 48M --summary off --evict lazy",
         "--json",
         str(figures),
         "--plot",
@@ -303,7 +305,7 @@ def test_bench_paging(tmp_path):
     assert {"touch", "read, first pass", "read, later passes", "update", "random-read"} <= rows.keys()
     assert {"objects-tree", "objects-lists", "objects-threads"} <= rows.keys() and " M/s" in done.stdout
     later = rows["read, later passes"]
-    assert {"plain", "again", "lazy", "auto", "aggressive"} <= later["seconds"].keys()
+    assert {"plain", "again", "lazy", "auto", "aggressive", "other"} <= later["seconds"].keys()
     assert later["needed"] > 0 and later["bound"] > 0
     assert later["read"]["auto"] >= later["needed"] * 0.9
     assert "quick: 1 x 96 MiB with 48 MiB" in done.stdout

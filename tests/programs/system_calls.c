@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -372,6 +373,49 @@ static void small_arguments(const char* path) {
   free(place);
 }
 
+static atomic_int presses_on;
+
+static void* press_on(void* unused) {
+  while (atomic_load(&presses_on)) {
+    press();
+  }
+  return unused;
+}
+
+/* A child that shares memory with its parent until it executes another program uses what is on storage, and what it executes is
+   named there, while other threads drive memory out. */
+static void vforked(void) {
+  enum { kBytes = 4 << 20, kTimes = 6 };
+  unsigned char* buffer = malloc(kBytes);
+  volatile unsigned char* shared = buffer; /* what the child changes is the parent's, too */
+  char* name = malloc(2 << 20);
+  pthread_t presser;
+  fill(buffer, kBytes, 9);
+  strcpy(name, "/bin/true");
+  press();
+  atomic_store(&presses_on, 1);
+  CHECK(pthread_create(&presser, NULL, press_on, NULL) == 0);
+  for (int round = 0; round < kTimes; ++round) {
+    const pid_t child = vfork();
+    if (child == 0) {
+      if (!same(buffer, kBytes, 9)) {
+        _exit(4);
+      }
+      shared[round] ^= 0xff;
+      execl(name, name, (char*)NULL);
+      _exit(5);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    shared[round] ^= 0xff;
+  }
+  atomic_store(&presses_on, 0);
+  CHECK(pthread_join(presser, NULL) == 0);
+  CHECK(same(buffer, kBytes, 9));
+  free(name);
+  free(buffer);
+}
+
 /* The program blocks every signal and still touches memory that is not there. */
 static void blocked_signals(void) {
   sigset_t all, before;
@@ -438,6 +482,7 @@ int main(int argc, char** argv) {
   stacks();
   small_arguments(path);
   blocked_signals();
+  vforked();
   maps();
   printf("ok\n");
   return 0;
