@@ -244,7 +244,6 @@ int64_t evict_now(int64_t bytes, uint32_t& without_room) {
       state.resident.look_later(block);  // held, or there is no room for it on storage
     }
     leaving += written;
-    state.early_credit_bytes += written;
   }
   return leaving;
 }
@@ -316,22 +315,20 @@ bool write_back_idle() {
     trace::count(Counter::kBlocksEvictedWaiting, static_cast<uint64_t>(leaving) / kBlockBytes);
     return true;
   }
-  // auto: write back early, so that giving way later costs nothing; drop late. Only who will be asked first, and no more than
-  // had to be evicted before: a rank whose memory stays would write the same blocks again and again, and pay for each first
-  // write after. A write-out that is given up puts its block at the end of the list, so the number of looks is bounded.
+  // auto: write back early what will leave next, so that giving way later costs nothing; drop late. Only who will be asked
+  // first, and only what passes through: who changes what is kept, turn by turn, would write it again and again, and pay for
+  // each first write after. A write-out that is given up puts its block at the end of the list, so the number of looks is
+  // bounded.
   if (!blocked_last()) {
     return true;
   }
   uint64_t to_look_at = state.resident.count();
-  const auto resident_bytes = static_cast<int64_t>(to_look_at * kBlockBytes);
-  state.early_credit_bytes = state.early_credit_bytes < resident_bytes ? state.early_credit_bytes : resident_bytes;
   uint32_t block = state.resident.first();
-  while (block != kNoBlock && to_look_at-- > 0 && state.store->in_flight() < 8 && state.early_credit_bytes > 0) {
+  while (block != kNoBlock && state.resident.is_passing(block) && to_look_at-- > 0 && state.store->in_flight() < 8) {
     const uint32_t after = state.resident.after(block);
     const uint64_t word = word_of(block).load(std::memory_order_relaxed);
     if ((word & (kDirty | kHoldMask)) == kDirty) {
       const int64_t written = write_out(block, true);
-      state.early_credit_bytes -= written;
       trace::count(Counter::kBlocksWrittenEarly, static_cast<uint64_t>(written) / kBlockBytes);
       block = written > 0 ? state.resident.first() : after;
       continue;

@@ -56,10 +56,9 @@ struct State {
   StoreFiles files;
   FaultEngine* engine = nullptr;
   bool armed = false;
-  uint64_t covered = 0;            // bytes of the arena view that the engine watches
-  Replacement resident;            // which of the resident blocks leave first
-  int64_t leaving_bytes = 0;       // being written out, to be dropped
-  int64_t early_credit_bytes = 0;  // how much may be written back early (eviction.cc)
+  uint64_t covered = 0;       // bytes of the arena view that the engine watches
+  Replacement resident;       // which of the resident blocks leave first
+  int64_t leaving_bytes = 0;  // being written out, to be dropped
   WaitingAccesses waiting;
   uint64_t oldest_lacks_since_ns = 0;  // since when the oldest waits that room was not had for then; 0: there was none
   int lacking_blocks = 0;              // that room was not had for when everything that waits was tried last, and since
