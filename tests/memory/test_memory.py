@@ -146,6 +146,22 @@ def test_rounds_of_ranks_turn_direction(mpi, engine, tmp_path):
     assert 1.15 * needed < ranks * each * MIB
 
 
+@every_second("mpi", "engine")
+@pytest.mark.parametrize("evict", ["lazy", "auto"])
+def test_ranks_that_change_all_they_have_write_what_must_leave(mpi, engine, evict, tmp_path):
+    """And little in vain: what was kept, too, was written early, 1.5 times as much in all."""
+    source = str(ROOT / "python/headroom/bench/paging.c")
+    program, ranks, each, budget = compile_program(mpi, source, PUBLIC_HEADERS), 4, 64, 128 * MIB
+    passes = ["touch", "write", "update", "update", "update"]
+    settings = {"memory": "128M", "engine": engine, "evict": evict}
+    run = headroom_run([program, each, *passes], tmp_path, before=mpi.command(ranks), **settings)
+    assert run.status == 0, run.errors
+    run.assert_paged(ranks * each * MIB, budget)
+    needed = len(passes) * (ranks * each * MIB - (budget - run.total("other_bytes_peak")))
+    assert run.total("bytes_written") <= 1.25 * needed, (run.total("bytes_written"), needed)
+    assert (run.total("blocks_written_early") > 0) == (evict == "auto")
+
+
 def test_ranks_that_do_not_fit_together_compute_one_after_the_other(mpi, tmp_path):
     """They sweep their memory several times in a turn: two at a time would read all of it each time."""
     program = compile_program(mpi, "rounds.c", PUBLIC_HEADERS)
