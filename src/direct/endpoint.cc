@@ -445,7 +445,7 @@ EndpointFunctions endpoint_functions() {
   };
   functions.drop_builder = [](LayoutBuilder& builder) { builder.drop(); };
   functions.copy_content = [](const Content& to, const Content& from) {
-    expect_overwriting({to.address, to.bytes < from.bytes ? to.bytes : from.bytes, to.layout, to.combine});
+    expect_overwriting(to, from);
     copy_content(to, from);
   };
   functions.wake = [](int member) { endpoint().wake(member); };

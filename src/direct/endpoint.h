@@ -144,6 +144,8 @@ enum class SendOutcome { kComplete, kPending, kNoMemory };
 /// What is about to be filled whole, as a receiver's memory is, need not be read from storage before. Costs a look at each
 /// block.
 void expect_overwriting(const Content& to);
+/// The same of a copy within this process's memory, as far as `from` fills it; not if they overlap, which MPI forbids.
+void expect_overwriting(const Content& to, const Content& from);
 
 /// Who sends so often without having heard from the receiver is likely to go on like that.
 inline constexpr uint8_t kManyInARow = 2;

@@ -40,6 +40,15 @@ void expect_overwriting(const Content& to) {
   }
 }
 
+void expect_overwriting(const Content& to, const Content& from) {
+  Content filled = to;
+  filled.bytes = to.bytes < from.bytes ? to.bytes : from.bytes;
+  const Span source = span_of(from);
+  if (filled.address + filled.bytes <= source.begin || source.begin + source.bytes <= filled.address) {
+    expect_overwriting(filled);
+  }
+}
+
 /// Spins until `done`; the other side is at work, unless it has no processor, or has died over it.
 template <typename Done>
 void Endpoint::wait_for_other_side(int member, Done done) {

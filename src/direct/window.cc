@@ -144,7 +144,7 @@ void get(Endpoint& endpoint, const WindowPart& part, const Content& there, const
   if (is_short(from, into, from.bytes)) {
     copy_short_held(endpoint, part, from.address, into.address, from.bytes, false);
   } else {
-    expect_overwriting({into.address, from.bytes, into.layout, into.combine});
+    expect_overwriting(into, from);
     Copying copying(from, into, false);
     for_each_held_piece(endpoint, part, from, 1, false, {{&into, true}, {nullptr, false}}, copying);
   }

@@ -53,7 +53,9 @@ struct HeldOut : HeldArgument {
 
 /// An address that the kernel stores, and its length.
 struct HeldAddress {
-  HeldAddress(sockaddr* address, socklen_t* bytes) : address_(address, bytes != nullptr ? *bytes : 0, true), bytes_(bytes) {}
+  HeldAddress(sockaddr* address, socklen_t* bytes)
+      : address_(address, address != nullptr && bytes != nullptr ? *bytes : 0, true),
+        bytes_(address != nullptr ? bytes : nullptr) {}
   HeldArgument address_;
   HeldOut<socklen_t> bytes_;
 };

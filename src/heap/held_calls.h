@@ -74,6 +74,10 @@ inline bool may_read_on(int file) {
 /// How many bytes the process's calls hold. They may wait for a peer of theirs for long.
 inline std::atomic<size_t> held_by_calls{0};
 
+/// The most that a call holds which may wait for a peer for long and brings no more at once anyway: others' calls have the
+/// rest.
+inline constexpr size_t kMostWhileWaiting = 1 << 20;
+
 /// How much one more call may hold: all calls' together are what one may; but a datagram, which must go as a whole, fits into
 /// any, and so does a block.
 inline size_t holdable_now() {
@@ -120,6 +124,9 @@ class VectorHold {
  public:
   VectorHold(const iovec* vectors, size_t count, bool write)
       : vectors_(vectors), count_(count), bytes_(held_bytes(vectors, count)), write_(write) {
+    if (bytes_ == 0) {
+      return;  // nearly always
+    }
     held_by_calls.fetch_add(bytes_, std::memory_order_relaxed);
     for (size_t index = 0; index < count_; ++index) {
       if (is_ours(vectors_[index].iov_base, vectors_[index].iov_len)) {
@@ -128,6 +135,9 @@ class VectorHold {
     }
   }
   ~VectorHold() {
+    if (bytes_ == 0) {
+      return;
+    }
     const int saved_errno = errno;
     for (size_t index = 0; index < count_; ++index) {
       if (is_ours(vectors_[index].iov_base, vectors_[index].iov_len)) {

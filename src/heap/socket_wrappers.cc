@@ -44,9 +44,9 @@ struct HeldSides {
 
 struct MessageHold {
   MessageHold(const msghdr& message, bool write)
-      : sides(message, write), content(message.msg_iov, message.msg_iovlen <= kMostVectors ? message.msg_iovlen : 0, write) {}
-  HeldSides sides;
+      : content(message.msg_iov, message.msg_iovlen <= kMostVectors ? message.msg_iovlen : 0, write), sides(message, write) {}
   VectorHold content;
+  HeldSides sides;
 };
 
 /// Holds several messages at once.
@@ -110,7 +110,13 @@ bool may_be_held(const msghdr& message) {
   return bytes == 0 || heap::may_hold(bytes);  // a process without evictable memory may have no pager to ask
 }
 
-/// A message's buffers, a part at a time: parts are as large as what may be held.
+/// Whether so much of it lies in evictable memory that a stream's had better go in parts.
+bool holds_much(const msghdr& message) {
+  return message.msg_iovlen <= kMostVectors &&
+         heap::held_bytes(message.msg_iov, message.msg_iovlen) > heap::kMostWhileWaiting + arena::kBlockBytes;
+}
+
+/// A message's buffers, a part at a time: parts are as large as what may be held by a call that waits.
 class Parts {
  public:
   explicit Parts(const msghdr& message) : vectors_(message.msg_iov), count_(message.msg_iovlen) {}
@@ -119,7 +125,8 @@ class Parts {
   size_t next(msghdr& message) {
     size_t bytes = 0;
     size_t filled = 0;
-    const size_t most = heap::holdable_now();
+    const size_t now = heap::holdable_now();
+    const size_t most = now < heap::kMostWhileWaiting ? now : heap::kMostWhileWaiting;
     heap::HeldTogether held;
     while (index_ < count_ && bytes < most) {
       const size_t left = vectors_[index_].iov_len - used_;
@@ -254,9 +261,15 @@ ssize_t send_copy(int socket, const msghdr* message, int flags) {
 
 HEADROOM_EXPORT ssize_t recvmsg(int socket, msghdr* message, int flags) {
   const HeldOut itself(message);
-  if (!may_be_held(*message)) {
+  const bool fits = may_be_held(*message);
+  if (!fits || holds_much(*message)) {
     const HeldSides sides(*message, true);
-    return is_stream(socket) ? receive_parts(socket, message, flags) : receive_copy(socket, message, flags);
+    if (is_stream(socket)) {
+      return receive_parts(socket, message, flags);
+    }
+    if (!fits) {
+      return receive_copy(socket, message, flags);
+    }
   }
   const MessageHold held(*message, true);
   return real_recvmsg.get()(socket, message, flags);
@@ -285,9 +298,15 @@ HEADROOM_EXPORT ssize_t recv(int socket, void* buffer, size_t bytes, int flags) 
 }
 HEADROOM_EXPORT ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   const HeldArgument itself(message, sizeof *message, false);
-  if (!may_be_held(*message)) {
+  const bool fits = may_be_held(*message);
+  if (!fits || holds_much(*message)) {
     const HeldSides sides(*message, false);
-    return is_stream(socket) ? send_parts(socket, message, flags) : send_copy(socket, message, flags);
+    if (is_stream(socket)) {
+      return send_parts(socket, message, flags);
+    }
+    if (!fits) {
+      return send_copy(socket, message, flags);
+    }
   }
   const MessageHold held(*message, false);
   return real_sendmsg.get()(socket, message, flags);

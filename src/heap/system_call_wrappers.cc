@@ -120,8 +120,9 @@ HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
   if (!is_ours(buffer, bytes)) {
     return real_read.get()(file, buffer, bytes);
   }
+  const size_t wanted = bytes <= heap::kMostWhileWaiting || may_read_on(file) ? bytes : heap::kMostWhileWaiting;
   return in_pieces(
-      buffer, bytes, true, [=](char* at, size_t piece, size_t) { return real_read.get()(file, at, piece); },
+      buffer, wanted, true, [=](char* at, size_t piece, size_t) { return real_read.get()(file, at, piece); },
       [=] { return may_read_on(file); });
 }
 

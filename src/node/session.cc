@@ -266,7 +266,9 @@ Status join_session(Session& session) {
   const Address address = session_address(session.index);
   if (session.doorbell_descriptor < 0 || bind(session.doorbell_descriptor, as_sockaddr(address), address.length) != 0) {
     log_warning("cannot make a doorbell socket: %s", strerror(errno));
-    session.self->state.store(static_cast<uint32_t>(MemberState::kLeft), std::memory_order_release);
+    const bool was_used = session.self->pid.load(std::memory_order_relaxed) != 0;
+    session.self->state.store(static_cast<uint32_t>(was_used ? MemberState::kLeft : MemberState::kEmpty),
+                              std::memory_order_release);
     return Status::kUnavailable;
   }
   retire_former_self(session);

@@ -34,7 +34,7 @@ struct sigaction take_program_action() {
   const SignalsBlocked blocked;
   const base::LockHolder lock(program_action_lock);
   const struct sigaction action = program_action;
-  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) {
+  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 && action.sa_handler != SIG_IGN) {
     program_action = {};
   }
   return action;
@@ -91,11 +91,19 @@ void install_fault_handler() {
 }
 
 void exchange_program_action(const struct sigaction* action, struct sigaction* old) {
-  const SignalsBlocked blocked;
-  const base::LockHolder lock(program_action_lock);
-  const struct sigaction before = program_action;
+  // The program's structures may be on storage: they are touched while faults are served.
+  struct sigaction wanted = {};
+  struct sigaction before = {};
   if (action != nullptr) {
-    program_action = *action;
+    wanted = *action;
+  }
+  {
+    const SignalsBlocked blocked;
+    const base::LockHolder lock(program_action_lock);
+    before = program_action;
+    if (action != nullptr) {
+      program_action = wanted;
+    }
   }
   if (old != nullptr) {
     *old = before;
