@@ -102,19 +102,14 @@ bool is_stream(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM;
 }
 
-bool may_be_held(const msghdr& message) {
-  if (message.msg_iovlen > kMostVectors) {
-    return true;  // the kernel refuses it
-  }
-  const size_t bytes = heap::held_bytes(message.msg_iov, message.msg_iovlen);
-  return bytes == 0 || heap::may_hold(bytes);  // a process without evictable memory may have no pager to ask
+/// What of the message's content lies in evictable memory, in bytes of blocks. The kernel refuses more vectors than
+/// kMostVectors.
+size_t held_of(const msghdr& message) {
+  return message.msg_iovlen <= kMostVectors ? heap::held_bytes(message.msg_iov, message.msg_iovlen) : 0;
 }
 
-/// Whether so much of it lies in evictable memory that a stream's had better go in parts.
-bool holds_much(const msghdr& message) {
-  return message.msg_iovlen <= kMostVectors &&
-         heap::held_bytes(message.msg_iov, message.msg_iovlen) > heap::kMostWhileWaiting + arena::kBlockBytes;
-}
+/// A process without evictable memory may have no pager to ask.
+bool may_be_held(size_t bytes) { return bytes == 0 || heap::may_hold(bytes); }
 
 /// A message's buffers, a part at a time: parts are as large as what may be held by a call that waits.
 class Parts {
@@ -257,22 +252,32 @@ ssize_t send_copy(int socket, const msghdr* message, int flags) {
   return real_sendmsg.get()(socket, &copied, flags);
 }
 
+/// Transfers a message in the way that it can be: as it is; in parts, if it is a stream's and much of it would be held while
+/// the call waits; out of or into a copy, if it is a datagram of which too much would be.
+template <typename Whole, typename InParts, typename ByCopy>
+ssize_t transfer_message(int socket, const msghdr& message, bool kernel_writes, Whole whole, InParts in_parts, ByCopy by_copy) {
+  const size_t bytes = held_of(message);
+  const bool fits = may_be_held(bytes);
+  if (!fits || bytes > heap::kMostWhileWaiting + arena::kBlockBytes) {
+    const HeldSides sides(message, kernel_writes);
+    if (is_stream(socket)) {
+      return in_parts();
+    }
+    if (!fits) {
+      return by_copy();
+    }
+  }
+  const MessageHold held(message, kernel_writes);
+  return whole();
+}
+
 }  // namespace
 
 HEADROOM_EXPORT ssize_t recvmsg(int socket, msghdr* message, int flags) {
   const HeldOut itself(message);
-  const bool fits = may_be_held(*message);
-  if (!fits || holds_much(*message)) {
-    const HeldSides sides(*message, true);
-    if (is_stream(socket)) {
-      return receive_parts(socket, message, flags);
-    }
-    if (!fits) {
-      return receive_copy(socket, message, flags);
-    }
-  }
-  const MessageHold held(*message, true);
-  return real_recvmsg.get()(socket, message, flags);
+  return transfer_message(
+      socket, *message, true, [=] { return real_recvmsg.get()(socket, message, flags); },
+      [=] { return receive_parts(socket, message, flags); }, [=] { return receive_copy(socket, message, flags); });
 }
 HEADROOM_EXPORT ssize_t recvfrom(int socket, void* buffer, size_t bytes, int flags, sockaddr* from, socklen_t* length) {
   if (!is_ours(buffer, bytes)) {
@@ -298,18 +303,9 @@ HEADROOM_EXPORT ssize_t recv(int socket, void* buffer, size_t bytes, int flags) 
 }
 HEADROOM_EXPORT ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   const HeldArgument itself(message, sizeof *message, false);
-  const bool fits = may_be_held(*message);
-  if (!fits || holds_much(*message)) {
-    const HeldSides sides(*message, false);
-    if (is_stream(socket)) {
-      return send_parts(socket, message, flags);
-    }
-    if (!fits) {
-      return send_copy(socket, message, flags);
-    }
-  }
-  const MessageHold held(*message, false);
-  return real_sendmsg.get()(socket, message, flags);
+  return transfer_message(
+      socket, *message, false, [=] { return real_sendmsg.get()(socket, message, flags); },
+      [=] { return send_parts(socket, message, flags); }, [=] { return send_copy(socket, message, flags); });
 }
 HEADROOM_EXPORT ssize_t sendto(int socket, const void* buffer, size_t bytes, int flags, const sockaddr* to, socklen_t length) {
   if (!is_ours(buffer, bytes)) {
@@ -329,7 +325,7 @@ HEADROOM_EXPORT ssize_t send(int socket, const void* buffer, size_t bytes, int f
                                 : real_send.get()(socket, buffer, bytes, flags);
 }
 HEADROOM_EXPORT int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  if (count > 0 && !may_be_held(messages[0].msg_hdr)) {
+  if (count > 0 && !may_be_held(held_of(messages[0].msg_hdr))) {
     return first_alone(recvmsg(socket, &messages[0].msg_hdr, flags), messages);
   }
   const unsigned many = holdable_messages(messages, count);
@@ -338,7 +334,7 @@ HEADROOM_EXPORT int recvmmsg(int socket, mmsghdr* messages, unsigned count, int 
   return real_recvmmsg.get()(socket, messages, many, flags, timeout);
 }
 HEADROOM_EXPORT int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags) {
-  if (count > 0 && !may_be_held(messages[0].msg_hdr)) {
+  if (count > 0 && !may_be_held(held_of(messages[0].msg_hdr))) {
     return first_alone(sendmsg(socket, &messages[0].msg_hdr, flags), messages);
   }
   const unsigned many = holdable_messages(messages, count);

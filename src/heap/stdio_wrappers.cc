@@ -59,9 +59,6 @@ size_t bounced(size_t size, size_t count, Transfer transfer) {
 
 template <typename Function>
 size_t bounced_read(Function real, void* buffer, size_t size, size_t count, FILE* stream) {
-  if (!needs_bounce(buffer, size, count)) {
-    return real(buffer, size, count, stream);
-  }
   return bounced(size, count, [=](char* bounce, size_t at, size_t piece) {
     const size_t got = real(bounce, 1, piece, stream);
     memcpy(static_cast<char*>(buffer) + at, bounce, got);
@@ -71,9 +68,6 @@ size_t bounced_read(Function real, void* buffer, size_t size, size_t count, FILE
 
 template <typename Function>
 size_t bounced_write(Function real, const void* buffer, size_t size, size_t count, FILE* stream) {
-  if (!needs_bounce(buffer, size, count)) {
-    return real(buffer, size, count, stream);
-  }
   return bounced(size, count, [=](char* bounce, size_t at, size_t piece) {
     memcpy(bounce, static_cast<const char*>(buffer) + at, piece);
     return real(bounce, 1, piece, stream);
@@ -90,7 +84,9 @@ HEADROOM_EXPORT size_t fread(void* buffer, size_t size, size_t count, FILE* stre
   return bounced_read(real_fread.get(), buffer, size, count, stream);
 }
 HEADROOM_EXPORT size_t fread_unlocked(void* buffer, size_t size, size_t count, FILE* stream) {
-  return bounced_read(real_fread_unlocked.get(), buffer, size, count, stream);
+  const auto real = real_fread_unlocked.get();
+  return needs_bounce(buffer, size, count) ? bounced_read(real, buffer, size, count, stream)
+                                           : real(buffer, size, count, stream);
 }
 HEADROOM_EXPORT size_t fwrite(const void* buffer, size_t size, size_t count, FILE* stream) {
   if (!needs_bounce(buffer, size, count)) {
@@ -100,7 +96,9 @@ HEADROOM_EXPORT size_t fwrite(const void* buffer, size_t size, size_t count, FIL
   return bounced_write(real_fwrite.get(), buffer, size, count, stream);
 }
 HEADROOM_EXPORT size_t fwrite_unlocked(const void* buffer, size_t size, size_t count, FILE* stream) {
-  return bounced_write(real_fwrite_unlocked.get(), buffer, size, count, stream);
+  const auto real = real_fwrite_unlocked.get();
+  return needs_bounce(buffer, size, count) ? bounced_write(real, buffer, size, count, stream)
+                                           : real(buffer, size, count, stream);
 }
 HEADROOM_EXPORT int fputs(const char* text, FILE* stream) {
   if (!needs_bounce(text, 1, 1)) {

@@ -66,7 +66,7 @@ void take_requests_of_peers() {
     request.count = asker.bring_count.load(std::memory_order_relaxed);
     request.write = asker.bring_write.load(std::memory_order_relaxed) != 0;
     request.started_ns = base::monotonic_ns();
-    request.done = false;
+    request.ended_ns = 0;
     under_way[index] = asker.pid.load(std::memory_order_relaxed);
     ++under_way_count;
     if (const uint64_t ahead = asker.bring_ahead.load(std::memory_order_relaxed); ahead > 0) {
@@ -78,11 +78,11 @@ void take_requests_of_peers() {
 
 void answer_peers() {
   for (int index = 0; under_way_count > 0 && index < node::kMaxMembers; ++index) {
-    if (under_way[index] == 0 || !requests[index].done) {
+    if (under_way[index] == 0 || requests[index].ended_ns == 0) {
       continue;
     }
     if (requests[index].status != base::Status::kOk) {  // too many at once
-      requests[index].done = false;
+      requests[index].ended_ns = 0;
       bring(requests[index]);
       continue;
     }

@@ -77,6 +77,7 @@ void perform(Request& request) {
   }
   request.started_ns = base::monotonic_ns();
   slots[index] = request;
+  slots[index].ended_ns = 0;
   // release: pairs with the acquire in next_request(); the request is complete before the pager sees it.
   word.store(word_of(claims, kPosted), std::memory_order_release);
   nudge();
@@ -114,12 +115,11 @@ Request* next_request() {
 
 void finish(Request& request, Status status) {
   request.status = status;
-  request.done = true;
+  request.ended_ns = base::monotonic_ns();
   const uint64_t index = (reinterpret_cast<uintptr_t>(&request) - reinterpret_cast<uintptr_t>(slots)) / sizeof(Request);
   if (index >= kMostRequests) {
     return;  // in none of the slots: the pager's own
   }
-  request.ended_ns = base::monotonic_ns();
   std::atomic<uint32_t>& word = words[index];
   word.store(word_of(claims_of(word.load(std::memory_order_relaxed)), kDone), std::memory_order_release);
   base::futex_wake(&word, 1, false);  // whoever has the slot by then looks, and sleeps on

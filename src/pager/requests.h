@@ -46,8 +46,7 @@ struct Request {
   base::Status status;
   int32_t thread;  // of a fault
   uint64_t started_ns;
-  bool done;          // as finish() says, to who is on the pager thread himself
-  uint64_t ended_ns;  // by finish()
+  uint64_t ended_ns;  // by finish(); 0 before
 };
 
 /// Hands a copy of the request to the pager thread, waits until it is done, and says its status in `request`.
