@@ -291,7 +291,7 @@ def test_bench_paging(tmp_path):
         "--rounds",
         "1",
         "--peer",
-        f"other={HEADROOM} run --memory 48M --summary off --evict lazy",
+        f"other={HEADROOM} run --memory {{budget}}M --summary off --evict lazy",
         "--json",
         str(figures),
         "--plot",
@@ -299,6 +299,7 @@ def test_bench_paging(tmp_path):
     ]
     done = plain_run([HEADROOM, *words], timeout=200)
     assert done.returncode == 0, done.stderr
+    assert " run --memory 48M " in done.stderr and " run --memory 64M " in done.stderr  # the peer's
     drawing = (tmp_path / "figures.svg").read_text()
     assert drawing.startswith("<svg") and ">read, later passes<" in drawing and ">aggressive<" in drawing
     rows = {row["phase"]: row for row in json.loads(figures.read_text())}
