@@ -78,7 +78,8 @@ Status start_once() {
                    0,
                    0,
                    {now.tv_sec * 1'000'000'000 + now.tv_nsec, the_session.ledger->budget,
-                    static_cast<int64_t>(the_session.ledger->slots()), static_cast<int64_t>(arena::kBlockBytes)}});
+                    static_cast<int64_t>(the_session.ledger->slots()), static_cast<int64_t>(arena::kBlockBytes),
+                    trace::job_number(settings.job)}});
   }
   return start_pager_thread(requests.value) ? Status::kOk : Status::kUnavailable;
 }

@@ -72,6 +72,14 @@ void record(const Event& event) {
 
 }  // namespace detail
 
+int64_t job_number(const char* job) {
+  uint64_t number = 0xcbf29ce484222325;  // FNV-1a
+  for (; *job != 0; ++job) {
+    number = (number ^ static_cast<unsigned char>(*job)) * 0x100000001b3;
+  }
+  return static_cast<int64_t>(number >> 1);
+}
+
 bool open_trace(const char* directory) {
   char host[65] = {};
   (void)gethostname(host, sizeof host - 1);

@@ -4,7 +4,7 @@
 // ring to a file of the process's own, and the end of the process writes the rest. An event that finds the ring full is counted
 // as lost.
 //
-// The file: a header of kTraceMagic and the events as they are in memory, read by python/headroom/trace.py.
+// The file: a header of kTraceMagic and the events as they are in memory, read by python/headroom/report/trace.py.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace headroom::trace {
 inline constexpr uint64_t kTraceMagic = 0x3145434152544848;  // "HHTRACE1"
 
 enum class EventKind : uint16_t {
-  kBegin = 1,  // values: real time in ns, budget, slots, bytes of a block
+  kBegin = 1,  // values: real time in ns, budget, slots, bytes of a block, a number for the run (job_number())
   kSample,  // state: RunState; label: rank + 1; values: resident, outside the arena, read, written (bytes), faults, waited (ns)
   kRunState,  // state: RunState from now on
   kSite,      // state: number of the site; values: faults from storage, waited (ns), bytes allocated
@@ -37,6 +37,9 @@ namespace detail {
 extern std::atomic<bool> recording;
 void record(const Event& event);
 }  // namespace detail
+
+/// A number that the processes of a run have in common, and those of another one have not.
+int64_t job_number(const char* job);
 
 /// Makes the process's file in `directory`; false with a warning if that cannot be.
 bool open_trace(const char* directory);

@@ -6,7 +6,18 @@ import subprocess
 from conftest import HEADROOM, ROOT, compile_program, environment, headroom_run
 from headroom.report.advice import seconds_in
 from headroom.report.sites import by_site, resolve
-from headroom.report.trace import BLOCKED, COMPUTES, READY, read_run
+from headroom.report.trace import (
+    BEGIN,
+    BLOCKED,
+    COMPUTES,
+    EVENT,
+    MARK,
+    MOST_SAMPLES,
+    READY,
+    SAMPLE,
+    read_process,
+    read_run,
+)
 
 MIB = 1 << 20
 SAMPLE_EVERY = 0.01
@@ -74,6 +85,37 @@ def test_trace_of_a_run_in_turns(mpi, tmp_path):
     )
     words = json.loads(report(folder, "--json", "--no-measure").stdout)
     assert abs(sum(words[0]["time"].values()) - 1) < 0.01 and words[0]["advice"]
+
+
+def test_a_directory_that_was_used_before(tmp_path):
+    """The last run alone is drawn; who left no events, or something else, is named."""
+    program = compile_program(None, "exit_status.c")
+    pids = []
+    for _ in range(2):
+        run = headroom_run([program, "0"], tmp_path, memory="64M", trace=tmp_path / "run")
+        pids.append(run.report["ranks"][0]["process"])
+    folder = tmp_path / "run"
+    (folder / "here-1.trace").write_bytes(MARK)
+    (folder / "here-2.trace").write_text("something else")
+    said = []
+    (node,) = read_run(folder, said.append)
+    assert [process.pid for process in node.processes] == pids[1:]
+    assert node.figures["ranks"][0]["process"] == pids[1]
+    assert len(said) == 3 and any(text.startswith("here-1.trace has no events") for text in said)
+    assert any("here-2.trace is not a trace" in text for text in said) and any("1 processes of earlier runs" in t for t in said)
+
+
+def test_long_traces_are_thinned(tmp_path):
+    """No more samples than can be drawn; the most that was resident stays, and so do the sums at the end."""
+    begin = EVENT.pack(10**9, BEGIN, 0, 0, 1, 1 << 30, 1, 1 << 18, 7, 0)
+    count = 10 * MOST_SAMPLES
+    samples = [EVENT.pack(10**9 + index * 10**7, SAMPLE, 0, 1, index % 1000, 0, index, 0, 0, 0) for index in range(count)]
+    (tmp_path / "here-3.trace").write_bytes(MARK + begin + b"".join(samples))
+    process = read_process(tmp_path / "here-3.trace")
+    assert 100 < len(process.samples) <= MOST_SAMPLES + 1
+    assert max(sample.resident for sample in process.samples) == 999
+    assert process.samples[-1].read == count - 1
+    assert process.samples == sorted(process.samples, key=lambda sample: sample.at)
 
 
 def test_what_is_no_trace_is_refused(tmp_path):

@@ -10,6 +10,7 @@ import click
 from headroom.report.advice import advise, shares
 from headroom.report.messages import figures, has_messages
 from headroom.report.trace import read_run
+from headroom.run import check_output
 
 
 @click.command()
@@ -26,8 +27,13 @@ def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -
     headroom run -n 4 --memory 512M --trace run1 ./app args
     headroom report run1
     """
+    path = output or directory / "report.html"
+    if not as_json:
+        if find_spec("matplotlib") is None:
+            raise click.ClickException("the drawings need matplotlib: pip install 'headroom[report]', or --json for words only")
+        check_output(path, "--output")
     try:
-        nodes = read_run(directory)
+        nodes = read_run(directory, warn=lambda text: click.echo(f"headroom: {text}", err=True))
     except (FileNotFoundError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     limits: dict[str, dict] = {}
@@ -49,11 +55,8 @@ def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -
         ]
         click.echo(json.dumps(said, indent=2))
         return
-    if find_spec("matplotlib") is None:
-        raise click.ClickException("the drawings need matplotlib: pip install 'headroom[report]', or --json for words only")
     from headroom.report import page
 
-    path = output or directory / "report.html"
     page.write_page(nodes, limits, path)
     for node in nodes:
         for text in advise(node, limits.get(node.name, {})):

@@ -239,4 +239,4 @@ def write_page(nodes: list[Node], limits: dict[str, dict], path: Path) -> None:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Headroom: a run</title><style>{STYLE}</style></head><body>" + "<hr>".join(sections) + "</body></html>\n"
     )
-    path.write_text(page)
+    path.write_text(page, encoding="utf-8")

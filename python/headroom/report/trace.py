@@ -7,6 +7,7 @@ event of a node.
 import json
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ BEGIN, SAMPLE, RUN_STATE, SITE, FRAME, MODULE, LOST = range(1, 8)
 COMPUTES, BLOCKED, READY = range(3)
 
 
-@dataclass
+@dataclass(slots=True)
 class Sample:
     at: float
     resident: int
@@ -41,6 +42,8 @@ class Site:
 class Process:
     host: str
     pid: int
+    job: int = 0  # the same for all processes of a run
+    real_began: int = 0  # ns since 1970
     rank: int = -1
     budget: int = 0
     slots: int = 0
@@ -57,6 +60,28 @@ class Process:
     @property
     def end(self) -> float:
         return max([self.began, *(sample.at for sample in self.samples[-1:]), *(at for at, _ in self.states[-1:])])
+
+
+# A drawing has 400 points; hours of a hundred samples a second would fill memory.
+MOST_SAMPLES = 4096
+
+
+def _thinned(samples: list[Sample]) -> list[Sample]:
+    """The last sample of each of at most MOST_SAMPLES equal parts of the time, with the most that was resident in it."""
+    if len(samples) <= MOST_SAMPLES:
+        return samples
+    begin, step = samples[0].at, (samples[-1].at - samples[0].at) / MOST_SAMPLES or 1
+    kept: list[Sample] = []
+    part = -1
+    for sample in samples:
+        now = int((sample.at - begin) / step)
+        if now == part:
+            sample.resident = max(sample.resident, kept[-1].resident)
+            kept[-1] = sample
+        else:
+            kept.append(sample)
+            part = now
+    return kept
 
 
 def _text(part: tuple[int, ...]) -> str:
@@ -78,9 +103,12 @@ def read_process(path: Path) -> Process:
         at = at_ns / 1e9
         if kind == BEGIN:
             process.began, process.budget, process.slots = at, values[1], values[2]
+            process.real_began, process.job = values[0], values[4]
         elif kind == SAMPLE:
             process.rank = label - 1
             process.samples.append(Sample(at, *values[:5], values[5] / 1e9))
+            if len(process.samples) >= 8 * MOST_SAMPLES:
+                process.samples = _thinned(process.samples)
         elif kind == RUN_STATE:
             process.states.append((at, state))
         elif kind == SITE:
@@ -94,6 +122,7 @@ def read_process(path: Path) -> Process:
     for site, module, offset in frames:
         sites[site].frames.append((modules.get(module, "?"), offset))
     process.sites = list(sites.values())
+    process.samples = _thinned(process.samples)
     process.states.sort()
     return process
 
@@ -109,15 +138,38 @@ class Node:
         return max((process.end for process in self.processes), default=0)
 
 
-def read_run(directory: Path) -> list[Node]:
-    """The nodes of a run. FileNotFoundError or ValueError, with a reason, if the directory has no trace."""
+def _of_last_run(processes: list[Process]) -> list[Process]:
+    """Those of one host that belong to the run that began last: a directory may have been used before."""
+    last = max(processes, key=lambda process: process.real_began)
+    return [process for process in processes if process.job == last.job]
+
+
+def read_run(directory: Path, warn: Callable[[str], None] = lambda _: None) -> list[Node]:
+    """The nodes of a run. FileNotFoundError or ValueError, with a reason, if the directory has no trace. `warn` is told what
+    was left out, and why."""
     files = sorted(directory.glob("*.trace"))
     if not files:
         raise FileNotFoundError(f"{directory} has no trace; take one with `headroom run --trace {directory} ...`")
     by_host: dict[str, list[Process]] = {}
+    unread: list[str] = []
     for path in files:
-        process = read_process(path)
+        try:
+            process = read_process(path)
+        except ValueError as error:
+            unread.append(str(error))
+            continue
+        if process.real_began == 0:
+            warn(f"{path.name} has no events: its process was killed before it wrote any")
+            continue
         by_host.setdefault(process.host, []).append(process)
+    if not by_host:
+        raise ValueError("; ".join(unread) or f"no process has left events in {directory}")
+    for why in unread:
+        warn(why)
+    found = sum(len(processes) for processes in by_host.values())
+    by_host = {host: _of_last_run(processes) for host, processes in by_host.items()}
+    if left_out := found - sum(len(processes) for processes in by_host.values()):
+        warn(f"{left_out} processes of earlier runs are left out: {directory} was used before")
     figures = [json.loads(path.read_text()) for path in sorted(directory.glob("run.json*"))]
     nodes = []
     for host, processes in by_host.items():
@@ -128,6 +180,8 @@ def read_run(directory: Path) -> list[Node]:
                 sample.at -= begin
             process.states = [(at - begin, state) for at, state in process.states]
         pids = {process.pid for process in processes}
-        own = next((each for each in figures if pids & {rank["process"] for rank in each["ranks"]}), {})
+        of_host = [each for each in figures if each["host"] == host]
+        of_host = [each for each in figures if each["host"] == host]
+        own = next((each for each in of_host if pids & {rank["process"] for rank in each["ranks"]}), {})
         nodes.append(Node(host, sorted(processes, key=lambda each: (each.rank < 0, each.rank, each.pid)), own))
     return nodes
