@@ -127,13 +127,14 @@ class SwapFile:
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode != 0:
                     raise OSError(f"{command[0]}: {done.stderr.strip()}")
-        except OSError:
-            self.path.unlink(missing_ok=True)
+        except BaseException:
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        subprocess.run(["swapoff", str(self.path)], check=False)
+        if str(self.path) in Path("/proc/swaps").read_text():
+            subprocess.run(["swapoff", str(self.path)], check=False)
         self.path.unlink(missing_ok=True)
 
 

@@ -5,7 +5,6 @@ offers for the purpose, once more with the first of them (what differs between t
 figure is the median of the rounds; a ratio compares Headroom with the best setting for that very figure.
 """
 
-import json
 import os
 import statistics
 import sys
@@ -16,7 +15,8 @@ from typing import NamedTuple
 import click
 
 from headroom import launcher
-from headroom.bench.programs import FOLDER, compile_program, default_prefix, output_of
+from headroom.bench.programs import FOLDER, OUTPUT, compile_program, default_prefix, output_of, write_figures
+from headroom.run import check_output
 
 SOURCE = Path(__file__).parent / "messages.c"
 # Group of measurements: ranks, and what the program is asked for.
@@ -145,7 +145,7 @@ def show(rows: list[Row]) -> None:
 @click.option("--compare", multiple=True, type=FOLDER, help="an MPI that runs the same program, in its best setting: a column")
 @click.option("--group", "groups", multiple=True, type=click.Choice(list(GROUPS)), help="what to measure (default: all)")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1), help="how often each side runs")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="file that takes all figures")
+@click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
 def messages(prefixes, compare, groups, rounds, json_file) -> None:
     """Messages and collectives inside a node: the MPI library's best setting against Headroom.
 
@@ -154,6 +154,8 @@ def messages(prefixes, compare, groups, rounds, json_file) -> None:
     Sums are folded directly under Headroom (--reductions direct). "other nodes": over TCP, each rank on a node of its own.
     """
     rows: list[Row] = []
+    if json_file:
+        check_output(json_file, "--json")
     with tempfile.TemporaryDirectory() as folder:
         for prefix in prefixes or [default_prefix()]:
             program = compile_program(prefix.absolute(), SOURCE, Path(folder))
@@ -161,5 +163,5 @@ def messages(prefixes, compare, groups, rounds, json_file) -> None:
                 found = measure(prefix.absolute(), group, program, rounds, list(compare))
                 show(found)
                 rows += found
-    if json_file:
-        json_file.write_text(json.dumps([row._asdict() for row in rows], indent=2) + "\n")
+                if json_file:
+                    write_figures(json_file, rows)

@@ -10,8 +10,8 @@ memory if that is longer.
 
 import contextlib
 import importlib.util
-import json
 import os
+import re
 import shlex
 import shutil
 import statistics
@@ -23,7 +23,8 @@ from typing import NamedTuple
 import click
 
 from headroom import hard_limit, launcher, settings
-from headroom.bench.programs import FOLDER, compile_program, default_prefix, output_of
+from headroom.bench.programs import FOLDER, OUTPUT, compile_program, default_prefix, ended_in_order, output_of, write_figures
+from headroom.run import check_output
 
 PHASES = Path(__file__).parent / "paging.c"
 APPLICATIONS = Path(__file__).parent / "applications.c"
@@ -90,7 +91,7 @@ class Row(NamedTuple):
     group: str
     phase: str
     bytes: float
-    seconds: dict[str, float]  # by side
+    seconds: dict[str, float]  # by side, of those that did not fail
     read: dict[str, float]  # MiB, by side under Headroom
     written: dict[str, float]
     bound: float | None  # seconds
@@ -161,8 +162,9 @@ def sides_of(swap: bool, zswap: bool, limits: bool, peers: list[str], options: l
     if zswap:
         sides.append(Side("zswap", [], True, True, True))
     for peer in peers:
-        name, _, command = peer.rpartition("=")
-        sides.append(Side(name or Path(shlex.split(command)[0]).name, shlex.split(command), limits, False))
+        named = re.fullmatch(r"([\w.+-]+)=(.+)", peer)
+        command = shlex.split(named[2] if named else peer)
+        sides.append(Side(named[1] if named else Path(command[0]).name, command, limits, False))
     return sides
 
 
@@ -201,7 +203,14 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
         for turn in range(rounds):
             first = turn % len(sides)  # who comes first pays for what the system has put off
             for side in sides[first:] + sides[:first]:
-                for phase, passes in run_side(side, group, program).items():
+                try:
+                    found = run_side(side, group, program)
+                except click.ClickException as error:  # the kernel may end it for lack of memory, although swap is free
+                    if side.name == "plain":
+                        raise
+                    click.echo(f"\n{name}, {side.name}: {error.message}", err=True)
+                    found = {}
+                for phase, passes in found.items():
                     runs[side.name].setdefault(phase, []).extend(passes)
                 bar.update(1)
             speeds.append(disk_speeds(programs[0], storage, environment))
@@ -209,7 +218,7 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
     disk = {what: statistics.median(speed[what] for speed in speeds) for what in speeds[0]}
     rows = []
     for phase in runs["plain"]:
-        medians = {side: median_of(phases[phase]) for side, phases in runs.items()}
+        medians = {side: median_of(phases[phase]) for side, phases in runs.items() if phase in phases}
         ours = {side: median for side, median in medians.items() if side in POLICIES}
         rows.append(
             Row(
@@ -239,6 +248,8 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
 
 def speed_of(row: Row, side: str) -> str:
     """MiB/s, or thousands of accesses, or millions of operations on objects, a second."""
+    if side not in row.seconds:
+        return "failed"
     seconds = row.seconds[side]
     if row.phase.startswith("objects"):
         return f"{row.bytes / 8e6 / seconds:.1f} M/s"
@@ -248,16 +259,17 @@ def speed_of(row: Row, side: str) -> str:
 
 
 def show(rows: list[Row]) -> None:
-    sides = list(rows[0].seconds)
+    sides = list(dict.fromkeys(side for row in rows for side in row.seconds))
     head = "".join(f" {side:>12}" for side in sides)
     against = "swap" if "swap" in sides else "plain"
     click.echo(f"{'':<22}{head} {'/' + against:>8} {'of bound':>9} {'read/needed':>12}")
     for row in rows:
         speeds = "".join(f" {speed_of(row, side):>12}" for side in sides)
-        seconds = row.seconds["auto"]
-        bound = f"{row.bound / seconds:.2f}" if row.bound else ""
-        needed = f"{row.read['auto'] / row.needed:.2f}" if row.needed else ""
-        click.echo(f"{row.phase:<22}{speeds} {row.seconds[against] / seconds:>8.2f} {bound:>9} {needed:>12}")
+        seconds = row.seconds.get("auto")
+        times = f"{row.seconds[against] / seconds:.2f}" if seconds and against in row.seconds else ""
+        bound = f"{row.bound / seconds:.2f}" if row.bound and seconds else ""
+        needed = f"{row.read['auto'] / row.needed:.2f}" if row.needed and seconds else ""
+        click.echo(f"{row.phase:<22}{speeds} {times:>8} {bound:>9} {needed:>12}")
 
 
 def has_zswap() -> bool:
@@ -309,8 +321,8 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
     metavar="[NAME=]COMMAND",
     help="another system: put before the program, with {budget} in MiB and {ranks} filled in",
 )
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="file that takes all figures")
-@click.option("--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="file that takes a drawing, SVG")
+@click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
+@click.option("--plot", "plot_file", type=OUTPUT, help="file that takes a drawing, SVG")
 def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file, plot_file) -> None:
     """Memory beyond the budget: in memory, under Headroom with each policy, and with the kernel's swap.
 
@@ -322,10 +334,13 @@ def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file
     """
     if plot_file and importlib.util.find_spec("matplotlib") is None:
         raise click.ClickException("--plot needs matplotlib: pip install 'headroom[report]'")
+    for file, option in ((json_file, "--json"), (plot_file, "--plot")):
+        if file:
+            check_output(file, option)
     if shutil.disk_usage(storage).free < SWAP_BYTES + (6 << 30):
         raise click.ClickException(f"{storage} has less than 10 GiB free; choose another --storage")
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as folder, ended_in_order(), contextlib.ExitStack() as stack:
         programs = tuple(
             compile_program((prefix or default_prefix()).absolute(), source, Path(folder)) for source in (PHASES, APPLICATIONS)
         )
@@ -333,9 +348,9 @@ def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file
         sides = sides_of(swap, swap and has_zswap(), limits, list(peers), ["--storage", str(storage), "--engine", engine])
         for name in groups or [name for name in GROUPS if not name.startswith("quick")]:
             rows += measure(name, sides, programs, rounds, str(storage))
+            if json_file:
+                write_figures(json_file, rows)
     if plot_file:
         from headroom.bench import plot  # matplotlib is wanted for nothing else here
 
         plot_file.write_text(plot.draw([row._asdict() for row in rows]))
-    if json_file:
-        json_file.write_text(json.dumps([row._asdict() for row in rows], indent=2) + "\n")

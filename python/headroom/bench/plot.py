@@ -1,5 +1,6 @@
 """The drawing of `headroom bench paging`: how fast each side is, as a part of in memory, and what the disk allows."""
 
+import math
 from itertools import groupby
 
 from matplotlib import pyplot as plt
@@ -15,12 +16,12 @@ BAR = 0.8
 
 
 def _draw_group(axes, name: str, rows: list[dict]) -> None:
-    sides = [side for side in rows[0]["seconds"] if side not in NOISE]
+    sides = [side for side in dict.fromkeys(side for row in rows for side in row["seconds"]) if side not in NOISE]
     height = BAR / len(sides)
     others = iter(OTHERS * len(sides))
     for number, side in enumerate(sides):
         at = [index - BAR / 2 + (number + 0.5) * height for index in range(len(rows))]
-        speeds = [row["seconds"]["plain"] / row["seconds"][side] for row in rows]
+        speeds = [row["seconds"]["plain"] / row["seconds"].get(side, math.inf) for row in rows]  # 0: it failed
         axes.barh(at, speeds, height * 0.9, color=COLOURS.get(side) or next(others), label=side)
     for index, row in enumerate(rows):
         if row["bound"]:

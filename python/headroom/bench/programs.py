@@ -1,14 +1,19 @@
 """What the benchmarks share: the MPI that is measured, compiling a program with it, running it."""
 
+import contextlib
+import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import click
 
 from headroom.run import library_path
 
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -31,6 +36,29 @@ def compile_program(prefix: Path, source: Path, folder: Path) -> Path:
     if done.returncode != 0:
         raise click.ClickException(f"{compiler} failed (is a C compiler installed?):\n{done.stderr}")
     return program
+
+
+def write_figures(path: Path, rows: list) -> None:
+    """All that is known so far: what comes later may fail, hours later."""
+    path.write_text(json.dumps([row._asdict() for row in rows], indent=2) + "\n")
+
+
+@contextlib.contextmanager
+def ended_in_order():
+    """Whoever is told to end (a connection is lost, a job stopped) undoes what it has set up for everybody."""
+
+    def leave(number, _frame):
+        sys.exit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def output_of(command: list, environment: dict[str, str]) -> str:
