@@ -7,6 +7,7 @@ lists for what this machine lacks; anything else fails the session (conditions.p
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -70,11 +71,12 @@ def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | N
     path = ROOT / "tests/programs" / source
     name = f"{path.stem}-{mpi.name if mpi else 'plain'}{''.join(re.sub(r'[^a-zA-Z0-9]', '', flag) for flag in flags)}"
     program = BUILD / "tests" / name
-    newest = max(file.stat().st_mtime for file in (path, *path.parent.glob("*.h")))
+    used = compiler or (mpi.compiler if mpi else "gcc")
+    sources = [path, *path.parent.glob("*.h"), *(ROOT / "include").rglob("*.h"), Path(shutil.which(used) or path)]
+    newest = max(file.stat().st_mtime for file in sources)
     if program.exists() and program.stat().st_mtime > newest:
         return program
     program.parent.mkdir(parents=True, exist_ok=True)
-    used = compiler or (mpi.compiler if mpi else "gcc")
     subprocess.run([used, "-O2", "-g", *flags, "-o", str(program), str(path), "-lpthread"], check=True, timeout=120)
     return program
 
@@ -235,7 +237,8 @@ def short(request) -> Shortage:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind():
-    """No process, no file in the storage directory and no socket of ours outlives a test."""
+    """No process, no named file in the storage directory and no socket of ours outlives a test. (Storage has no name, and is
+    freed with the process that has it open.)"""
     yield
     deadline = time.monotonic() + 10
     while True:

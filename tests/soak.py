@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+from conditions import lack
 from conftest import ENGINES, HEADROOM, ROOT, WHEELS, compile_program, environment, leftovers
 
 MIB = 1 << 20
@@ -17,8 +18,10 @@ MIB = 1 << 20
 
 def draw(chance: random.Random, operations: int) -> tuple[list[str], str]:
     """A command, and what it is in short."""
-    mpi, engine = chance.choice(WHEELS), chance.choice(ENGINES)
-    policy, store = chance.choice(["auto", "lazy", "aggressive"]), chance.choice(["io_uring", "io_uring", "threads"])
+    engines = [engine for engine in ENGINES if engine == "sigsegv" or lack(f"the engine {engine}") is None]
+    stores = ["threads"] if lack("io_uring") else ["io_uring", "io_uring", "threads"]
+    mpi, engine = chance.choice(WHEELS), chance.choice(engines)
+    policy, store = chance.choice(["auto", "lazy", "aggressive"]), chance.choice(stores)
     ranks, threads, each = chance.choice([1, 2, 4]), chance.choice([1, 2, 5]), chance.choice([4, 16, 40])
     budget = max(16, ranks * 8, int(ranks * threads * each * chance.choice([0.2, 0.4, 0.8])))
     seed = chance.randrange(1 << 30)

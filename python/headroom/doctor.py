@@ -249,11 +249,12 @@ def _direct_io(path: str) -> bool:
 
 
 def _storage() -> Finding:
-    candidates = machine.storage_candidates()
-    if not candidates:
+    best = machine.best_storage()
+    if best is None:
         return Finding("storage", False, "no writable local directory", "memory cannot be extended", "name one with --storage")
-    best = next((directory for directory in candidates if directory.free >= 1 << 30), candidates[0])
     text = f"{best.path} ({best.file_system}, {best.free / 2**30:.1f} GiB free)"
+    if best.free < machine.LEAST_ROOM:
+        return Finding("storage", False, text, "too little room for anything", "make room, or name another with --storage")
     if not _direct_io(best.path):
         return Finding("storage", True, text + ", no direct I/O", "storage goes through the page cache", "use a local disk")
     return Finding("storage", True, text + ", direct I/O")
@@ -285,7 +286,8 @@ def _limits() -> list[Finding]:
 
 
 def _swap() -> Finding:
-    used = Path("/proc/swaps").read_text().splitlines()[1:]
+    swaps = Path("/proc/swaps")  # not there if the kernel was built without
+    used = swaps.read_text().splitlines()[1:] if swaps.exists() else []
     text = f"{len(used)} area(s)" if used else "none"
     return Finding("kernel swap", True, f"{text}; Headroom does not use it")
 

@@ -1,7 +1,7 @@
 """Which launcher starts a program: the one that belongs to the program's MPI.
 
-A program linked with libmpi names it, and that library's installation has its mpiexec beside it. A Python script says
-through mpi4py which library it would load. Only if neither helps is the mpiexec in PATH taken.
+A program linked with libmpi names it, and that library's installation has its mpiexec beside it. A Python, or a script of
+Python's, says through mpi4py which library it would load. Only if neither helps is the mpiexec in PATH taken.
 """
 
 import os
@@ -64,7 +64,7 @@ def _python_mpi(program: str) -> str | None:
 
 def find(program: str) -> Launcher:
     """The launcher for `program`, with what it needs in its environment."""
-    library = machine.mpi_library_of(program) or _python_mpi(program)
+    library = machine.mpi_library_of(program) or _python_mpi(machine.script_interpreter(program) or program)
     mpiexec = _beside(library) if library else None
     mpiexec = mpiexec or shutil.which("mpiexec")
     if mpiexec is None:

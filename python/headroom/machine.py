@@ -1,7 +1,11 @@
 """What this machine has: memory that is free, storage with room, the launcher's job, the program's MPI library."""
 
+import contextlib
 import os
 import re
+import shutil
+import stat
+import struct
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -64,6 +68,7 @@ class Directory(NamedTuple):
     free: int
 
 
+PROGRAM_INTERPRETER = 3  # PT_INTERP of elf(5)
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs", "afs"}
 
@@ -109,11 +114,28 @@ def storage_candidates() -> list[Directory]:
     return sorted(found, key=lambda directory: (directory.file_system in NETWORK_FILE_SYSTEMS, is_rotating(directory.path)))
 
 
+LEAST_ROOM = 64 << 20  # storage is set aside in pieces of this size while there is much
+
+
+def best_storage() -> Directory | None:
+    """Where memory goes if nobody says: the likely fastest with a GiB free, or the roomiest."""
+    candidates = storage_candidates()
+    roomy = [directory for directory in candidates if directory.free >= 1 << 30]
+    return roomy[0] if roomy else max(candidates, key=lambda directory: directory.free, default=None)
+
+
 # Where no known launcher is an ancestor, what a resource manager calls the step that all its processes belong to.
 STEP_NAMES = [("PALS_APID",), ("FLUX_JOB_ID",), ("SLURM_JOB_ID", "SLURM_STEP_ID"), ("LSB_JOBID", "LS_JOBPID"), ("PBS_JOBID",)]
+FIRST_SPECIAL_STEP = 0xFFFF_FFF0  # of Slurm's: batch scripts and interactive shells
 LAUNCHERS = re.compile(
     r"^(flux-shell|jsrun|hydra_pmi_proxy|mpiexec(\.\w+)?|mpirun(\.\w+)?|orterun|prterun|prted|orted|pbs_tmrsh|aprun|srun)$"
 )
+
+
+def _in_slurm_step() -> bool:
+    """Whether srun started us: what a batch script starts are jobs of their own, although one daemon started them all."""
+    step = os.environ.get("SLURM_STEP_ID", "")
+    return step.isdigit() and int(step) < FIRST_SPECIAL_STEP
 
 
 def job_name() -> str:
@@ -130,16 +152,54 @@ def job_name() -> str:
             name = ancestor.name()
             if LAUNCHERS.match(name):
                 top = ancestor
-            elif name == "slurmstepd" and step is None:
+            elif name == "slurmstepd" and step is None and _in_slurm_step():
                 step = ancestor
         except psutil.Error:
             break
     if top is None and step is None:
         for names in STEP_NAMES:
-            if all(os.environ.get(name) for name in names):
+            if all(os.environ.get(name) for name in names) and ("SLURM_STEP_ID" not in names or _in_slurm_step()):
                 return ".".join([names[0].lower(), *(re.sub(r"\W", "_", os.environ[name]) for name in names)])
     chosen = top or step or process
     return f"{chosen.pid}.{int(chosen.create_time() * 100) % 10**9}"
+
+
+def why_not_preloaded(program: str) -> str | None:
+    """Why the system's loader would start this file without our library; None if it would not, or cannot be told (scripts)."""
+    with contextlib.suppress(OSError, struct.error):
+        status = os.stat(program)
+        with open(program, "rb") as file:
+            head = file.read(64)
+            if head[:4] != b"\x7fELF":
+                return None
+            with open("/proc/self/exe", "rb") as own:
+                ours = own.read(64)
+            if head[4] != ours[4] or head[18:20] != ours[18:20]:
+                return f"it is built for another processor, or has {32 * head[4]} bits"
+            at, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
+            file.seek(at)
+            table = file.read(size * count)
+        kinds = {struct.unpack_from("<I", table, size * index)[0] for index in range(count)}
+        if PROGRAM_INTERPRETER not in kinds:
+            return "it is linked statically"
+        if (status.st_mode & stat.S_ISUID and status.st_uid != os.getuid()) or (
+            status.st_mode & stat.S_ISGID and status.st_gid != os.getgid()
+        ):
+            return "it runs with other privileges (set-user-ID or set-group-ID)"
+    return None
+
+
+def script_interpreter(program: str) -> str | None:
+    """The program that the first line of a script names, through env too; None if it is no script."""
+    with contextlib.suppress(OSError, ValueError):
+        with open(program, "rb") as file:
+            head = file.read(256)
+        if head.startswith(b"#!"):
+            words = head[2:].split(b"\n")[0].decode().split()
+            if words and os.path.basename(words[0]) == "env":
+                words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+            return shutil.which(words[0]) if words else None
+    return None
 
 
 def program_libraries(program: str) -> list[str]:

@@ -19,7 +19,6 @@ import click
 from headroom import launcher, machine, settings
 
 MOST_DIRECTORIES = 8
-LEAST_ROOM = 64 << 20  # storage is set aside in pieces of this size while there is much
 LEAST_MEMORY = 16 << 20
 SHARE_OF_FREE_MEMORY = 0.8
 
@@ -90,17 +89,15 @@ def choose_storage(asked: str | None) -> str:
         if not 1 <= len(directories) <= MOST_DIRECTORIES:
             raise click.ClickException(f"--storage {asked}: name one to {MOST_DIRECTORIES} directories, separated by colons")
         return ":".join(directories)
-    candidates = machine.storage_candidates()
-    roomy = [directory for directory in candidates if directory.free >= 1 << 30]
-    if not candidates:
+    chosen = machine.best_storage()
+    if chosen is None:
         raise click.ClickException("no writable local directory for storage found; name one with --storage")
-    chosen = roomy[0] if roomy else max(candidates, key=lambda directory: directory.free)
     check_room(chosen.path, chosen.free)
     return chosen.path
 
 
 def check_room(path: str, free: int) -> None:
-    if free < LEAST_ROOM:
+    if free < machine.LEAST_ROOM:
         raise click.ClickException(
             f"storage in {path} has {free / 2**20:.1f} MiB free: too little for anything (what does not fit in memory goes "
             "there); make room, or choose another directory"
@@ -117,8 +114,8 @@ def prepare_trace(directory: str) -> str:
     return path
 
 
-def check_report_file(file: str) -> str:
-    """The file's absolute path; an error now if the figures could not be written at the end."""
+def check_output(file: str | Path, option: str) -> str:
+    """The file's absolute path; an error now, about `option`, if it could not be written at the end."""
     path = os.path.abspath(file)
     folder = os.path.dirname(path)
     target = path if os.path.exists(path) else folder
@@ -126,23 +123,29 @@ def check_report_file(file: str) -> str:
         reason = (
             "is a directory" if os.path.isdir(path) else "cannot be written" if os.path.isdir(folder) else "no such directory"
         )
-        raise click.ClickException(f"--json {file}: {reason}; name a file that can take the run's figures")
+        raise click.ClickException(f"{option} {file}: {reason}; name a file that can be written")
     return path
 
 
 def with_checked_files(values: dict) -> dict:
     """The settings, with the files and directories that the run's figures go to made or checked, by their absolute names."""
-    checks = {"trace": prepare_trace, "json": check_report_file}
+    checks = {"trace": prepare_trace, "json": lambda file: check_output(file, "--json")}
     return values | {name: check(values[name]) for name, check in checks.items() if values.get(name)}
 
 
 def find_program(name: str) -> str:
     path = shutil.which(name)
-    if path is None:
-        what = "is not executable" if os.path.exists(name) else "not found"
-        click.echo(f"headroom: {name}: {what}", err=True)
-        sys.exit(126 if os.path.exists(name) else 127)
-    return path
+    if path is not None:
+        return path
+    status, what = 127, "not found"
+    if os.path.isdir(name) and "/" in name:
+        status, what = 126, "is a directory"
+    elif os.path.exists(name) and "/" in name:
+        status, what = 126, "is not executable"
+    elif os.path.isfile(name):
+        what = f"not found in PATH; did you mean ./{name}?"
+    click.echo(f"headroom: {name}: {what}", err=True)
+    sys.exit(status)
 
 
 def become(program: list[str], values: dict) -> None:
@@ -150,6 +153,9 @@ def become(program: list[str], values: dict) -> None:
     path = find_program(program[0])
     if launcher.is_first_rank(os.environ):
         warn_of_too_much_memory(values["memory"])
+        why_not = machine.why_not_preloaded(path)
+        if why_not:
+            click.echo(f"headroom: warning: {path} runs without Headroom: {why_not}", err=True)
     values = with_checked_files(values)
     values |= {"memory": choose_memory(values["memory"]), "storage": choose_storage(values["storage"])}
     environment = dict(os.environ) | settings.to_environment(values)
@@ -161,6 +167,8 @@ def become(program: list[str], values: dict) -> None:
     preloaded = ":".join([str(library), *(part for part in environment.pop("LD_PRELOAD", "").split(":") if part)])
     supervisor = library.parent / "headroom-supervise"
     sys.stdout.flush()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and so would the program
+        signal.signal(number, signal.SIG_DFL)
     os.execve(supervisor, [str(supervisor), preloaded, path, *program[1:]], environment)
 
 
@@ -203,7 +211,8 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
             child.send_signal(number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, pass_on)
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, pass_on)
     child = subprocess.Popen([*found.command, "-n", str(ranks), *inner], env=environment)
     for number in received:
         child.send_signal(number)

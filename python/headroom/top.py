@@ -3,6 +3,7 @@
 Messages are those that bypass the MPI library, of collectives too, and one-sided calls, counted by who sends, puts or gets.
 """
 
+import contextlib
 import json
 import subprocess
 import time
@@ -35,11 +36,15 @@ def jobs() -> dict[str, int]:
     return found
 
 
-def read(pid: int) -> dict | None:
-    """The job's ledger now; None if it has ended."""
+def read(pid: int, unread: dict[int, str]) -> dict | None:
+    """The job's ledger now; None if it has ended, or if it cannot be read: `unread` says why."""
     command = [library_path().parent / "headroom-ledger", str(pid), "0", "1"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    return json.loads(done.stdout) if done.returncode == 0 and done.stdout else None
+    if done.returncode == 0 and done.stdout:
+        return json.loads(done.stdout)
+    if done.stderr and psutil.pid_exists(pid):
+        unread[pid] = done.stderr.strip()
+    return None
 
 
 def _rates(now: dict, before: dict | None) -> dict[int, dict]:
@@ -88,10 +93,18 @@ def lines(pid: int, now: dict, before: dict | None) -> list[str]:
 @click.option("--json", "as_json", is_flag=True, help="one line of JSON a look and job, for machines")
 def top(interval: float, once: bool, as_json: bool) -> None:
     """Show the jobs on this node that run under Headroom, until they end or Ctrl-C."""
+    with contextlib.suppress(KeyboardInterrupt):
+        watch(interval, once, as_json)
+
+
+def watch(interval: float, once: bool, as_json: bool) -> None:
     before: dict[str, dict] = {}
     looks = 0
     while True:
-        seen = {ledger: (pid, now) for ledger, pid in jobs().items() if (now := read(pid)) is not None}
+        unread: dict[int, str] = {}
+        seen = {ledger: (pid, now) for ledger, pid in jobs().items() if (now := read(pid, unread)) is not None}
+        for why in unread.values() if looks == 0 else ():
+            click.echo(f"headroom: a job is left out: {why}", err=True)
         looks += 1
         if as_json:
             for pid, now in seen.values():
@@ -100,11 +113,9 @@ def top(interval: float, once: bool, as_json: bool) -> None:
             text = [line for ledger, (pid, now) in seen.items() for line in [*lines(pid, now, before.get(ledger)), ""]]
             if not once:
                 click.clear()
-            click.echo("\n".join(text) if text else "no job of yours runs under Headroom here")
+            none = "no job that can be shown" if unread else "no job of yours runs under Headroom here"
+            click.echo("\n".join(text) if text else none)
         if not seen or (once and (looks == 2 or as_json)):
             return
         before = {ledger: now for ledger, (_, now) in seen.items()}
-        try:
-            time.sleep(interval)
-        except KeyboardInterrupt:
-            return
+        time.sleep(interval)

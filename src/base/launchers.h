@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdlib.h>
+#include <string.h>
 
 namespace headroom::base {
 
@@ -17,6 +18,20 @@ inline const char* launched_rank() {
     }
   }
   return nullptr;
+}
+
+// Processes that start ranks, by the first 15 letters of their names.
+inline constexpr const char* kLaunchers[] = {"hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun",     "prterun",
+                                             "prted",           "orterun", "orted",         "slurmstepd", "flux-shell",
+                                             "palsd",           "pbs_mom", "jsrun",         "jsmd"};
+
+inline bool is_launcher_name(const char* name) {
+  for (const char* launcher : kLaunchers) {
+    if (strcmp(name, launcher) == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace headroom::base

@@ -5,11 +5,13 @@
 // holds the program's descriptors too, the launcher learns of the death only when this process ends, after it has spoken.
 //
 // A program may also run without Headroom by mistake: linked statically, or with other privileges. The preloaded library signs
-// a file that it inherits (preload/process.cc); if nobody has signed it, that is said. (A script signs, whatever it starts.)
+// a file that it inherits (preload/process.cc); if nobody has signed it, that is said. (A script signs, whatever it starts;
+// what can be told from the file is said before the program starts, by python/headroom/machine.py.)
 //
 // Signals are passed on; those from the terminal, and a launcher's, reach the whole process group anyway. The exit
 // status is the program's; if a signal ended the program, this process ends by the same one. If this process is killed, the
-// program is killed too. Not linked with the rest of Headroom.
+// program is killed too. What whoever started us had ignored, as nohup does, stays ignored. Not linked with the rest of
+// Headroom.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -31,6 +33,8 @@ namespace {
 
 using headroom::base::launched_rank;
 
+constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGXCPU, SIGWINCH, SIGURG};
+
 volatile sig_atomic_t program = 0;
 
 volatile sig_atomic_t launcher = 0;  // our parent, if it is a launcher that gave us a process group
@@ -46,9 +50,37 @@ void pass_signals_on() {
   struct sigaction action = {};
   action.sa_sigaction = pass_on;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
-  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGXCPU, SIGWINCH, SIGURG}) {
-    sigaction(number, &action, nullptr);
+  for (const int number : kPassedOn) {
+    struct sigaction before = {};
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
+      sigaction(number, &action, nullptr);
+    }
   }
+}
+
+/// In the child, before exec() would do so: a signal that comes until then is not to be lost in pass_on().
+void pass_no_signals_on() {
+  for (const int number : kPassedOn) {
+    struct sigaction before = {};
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_sigaction == pass_on) {
+      signal(number, SIG_DFL);
+    }
+  }
+}
+
+/// Whether the parent is a launcher, which signals whole process groups; a shell in a rank's place is none.
+bool is_launcher(pid_t parent) {
+  char path[32];
+  char name[32] = {};
+  snprintf(path, sizeof path, "/proc/%d/comm", static_cast<int>(parent));
+  FILE* file = fopen(path, "re");
+  if (file == nullptr) {
+    return false;
+  }
+  const bool known = fgets(name, sizeof name, file) != nullptr;
+  fclose(file);
+  name[strcspn(name, "\n")] = 0;
+  return known && headroom::base::is_launcher_name(name);
 }
 
 const char* cause(int number) {
@@ -84,7 +116,9 @@ void warn_if_nobody_signed(int signature, const char* name) {
     return;
   }
   const char* rank = launched_rank();
-  fprintf(stderr, "headroom: %s%s: %s ran without Headroom: it is linked statically, or runs with other privileges\n",
+  fprintf(stderr,
+          "headroom: %s%s: %s ran without Headroom: it is linked statically, built for another processor, or runs with other "
+          "privileges\n",
           rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", name);
 }
 
@@ -122,13 +156,20 @@ int main(int count, char** words) {
     return 2;
   }
   const pid_t parent = getpid();
-  if (launched_rank() != nullptr && getpgrp() == parent) {
+  if (launched_rank() != nullptr && getpgrp() == parent && is_launcher(getppid())) {
     launcher = getppid();
   }
+  // A signal that comes before the program is there waits until it is.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
   pass_signals_on();
   const int signature = open_signature();
   program = fork();
   if (program == 0) {
+    pass_no_signals_on();
+    sigprocmask(SIG_SETMASK, &before, nullptr);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
       _exit(1);
@@ -145,6 +186,7 @@ int main(int count, char** words) {
     fprintf(stderr, "headroom: cannot start %s: %s (see `ulimit -u`)\n", words[2], strerror(errno));
     return 1;
   }
+  sigprocmask(SIG_SETMASK, &before, nullptr);
   int status = 0;
   while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
   }
@@ -155,6 +197,7 @@ int main(int count, char** words) {
     return WEXITSTATUS(status);
   }
   const int number = WTERMSIG(status);
+  warn_if_nobody_signed(signature, words[2]);
   if (is_worth_saying(number)) {
     explain(number, words[2]);
   }

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -251,6 +253,54 @@ def test_more_memory_than_is_free(monkeypatch, capsys):
     assert "--memory 1.0 GiB is more than the 512.0 MiB that are free" in capsys.readouterr().err
 
 
+def test_programs_that_are_not_found(tmp_path):
+    (tmp_path / "app").write_text("#!/bin/sh\n")
+    (tmp_path / "plain").write_text("no program\n")
+    for name, status, text in (
+        ("app", 127, "headroom: app: not found in PATH; did you mean ./app?"),
+        ("./plain", 126, "headroom: ./plain: is not executable"),
+        ("./", 126, "headroom: ./: is a directory"),
+        ("nowhere", 127, "headroom: nowhere: not found"),
+    ):
+        (tmp_path / "app").chmod(0o755)
+        done = subprocess.run(
+            [HEADROOM, "run", name], cwd=tmp_path, capture_output=True, text=True, check=False, env=environment()
+        )
+        assert (done.returncode, done.stderr.strip()) == (status, text)
+
+
+def test_scripts_lead_to_their_interpreters(tmp_path):
+    script = tmp_path / "script"
+    for line, found in (
+        (f"#!{sys.executable} -u", sys.executable),
+        ("#!/usr/bin/env -S A=1 sh -e", shutil.which("sh")),
+        ("#!/no/such/interpreter", None),
+        ("no script", None),
+    ):
+        script.write_text(line + "\n")
+        assert machine.script_interpreter(str(script)) == found
+    assert machine.script_interpreter(str(tmp_path)) is None
+
+
+def test_runs_of_a_batch_script_are_jobs_of_their_own(monkeypatch):
+    """Slurm's daemon has started them all; of what srun has started it is what they have in common."""
+
+    class Daemon:
+        pid, create_time = 1, staticmethod(lambda: 5.0)
+        name = staticmethod(lambda: "slurmstepd")
+
+    monkeypatch.setattr(machine.psutil.Process, "parents", lambda _: [Daemon])
+    for name in [name for names in machine.STEP_NAMES for name in names]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    own = f"{os.getpid()}."
+    assert machine.job_name().startswith(own)
+    monkeypatch.setenv("SLURM_STEP_ID", str(machine.FIRST_SPECIAL_STEP + 11))
+    assert machine.job_name().startswith(own)
+    monkeypatch.setenv("SLURM_STEP_ID", "3")
+    assert machine.job_name() == "1.500"
+
+
 def test_launchers_that_are_not_known(tmp_path):
     """Processes of one step share the node's budget though nothing that started them is known; those of two steps do not."""
     report = tmp_path / "run.json"
@@ -264,6 +314,7 @@ def test_launchers_that_are_not_known(tmp_path):
 
 def test_the_programs_own_io_uring_is_refused(tmp_path):
     """Memory in a ring could not be moved safely; such programs have another way for kernels without io_uring."""
+    need("io_uring")
     source = tmp_path / "ring.c"
     source.write_text(
         "#include <errno.h>\n#include <stdio.h>\n#include <unistd.h>\n"
@@ -291,7 +342,9 @@ def test_bench_paging(tmp_path):
         "--rounds",
         "1",
         "--peer",
-        f"other={HEADROOM} run --memory {{budget}}M --summary off --evict lazy",
+        f"other=env MALLOC_ARENA_MAX=2 {HEADROOM} run --memory {{budget}}M --summary off --evict lazy",
+        "--peer",
+        "broken=false --memory={budget}",
         "--json",
         str(figures),
         "--plot",
@@ -307,6 +360,7 @@ def test_bench_paging(tmp_path):
     assert {"objects-tree", "objects-lists", "objects-threads"} <= rows.keys() and " M/s" in done.stdout
     later = rows["read, later passes"]
     assert {"plain", "again", "lazy", "auto", "aggressive", "other"} <= later["seconds"].keys()
+    assert "broken" not in later["seconds"] and "quick, broken: " in done.stderr  # said, and the others go on
     assert later["needed"] > 0 and later["bound"] > 0
     assert later["read"]["auto"] >= later["needed"] * 0.9
     assert "quick: 1 x 96 MiB with 48 MiB" in done.stdout

@@ -370,18 +370,43 @@ def test_stopping_the_launcher(mpi, launcher, number):
     assert not running(program.name)
 
 
-def test_a_rank_that_is_told_to_stop_says_so(mpi):
-    """Without a launcher, which may be gone before what its ranks say has come through it."""
+@pytest.mark.parametrize("place", [{}, {"SLURM_PROCID": "0"}], ids=["alone", "in a rank's place"])
+def test_a_rank_that_is_told_to_stop_says_so(mpi, place):
+    """Without a launcher, which may be gone before what its ranks say has come through it. Who starts it from a shell that runs
+    in a rank's place signals this process alone, although it leads its group."""
     program = compile_program(mpi, "wait_and_die.c")
     command = [str(word) for word in (HEADROOM, "run", "--memory", "64M", "--", program, "sleep")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=environment(), start_new_session=True, **pipes) as child:
+    with subprocess.Popen(command, text=True, env=environment() | place, start_new_session=True, **pipes) as child:
         assert child.stdout.readline().strip() == "waiting"
         child.send_signal(signal.SIGTERM)
         errors = child.communicate(timeout=30)[1]
         assert child.returncode == -signal.SIGTERM
     assert re.search(r"process \d+, .*\) was ended by signal 15 \(Terminated\): the job was told to stop: by", errors), errors
     assert not running(program.name)
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_who_has_hung_up_does_not_end_what_ignores_it(mpi, launched):
+    """As nohup does: the terminal may go."""
+    program = compile_program(mpi, "wait_and_die.c")
+    before = [HEADROOM, "run", *(["-n", 2] if launched else [])]
+    command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *map(str, [*before, "--memory", "64M", "--", program, "sleep"])]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=environment(), start_new_session=True, **pipes) as child:
+        assert child.stdout.readline().strip() == "waiting"
+        os.kill(child.pid, signal.SIGHUP)
+        time.sleep(0.5)
+        assert child.poll() is None and len(running(str(program))) >= (2 if launched else 1)
+        os.kill(child.pid, signal.SIGTERM)
+        child.communicate(timeout=30)
+    assert not running(str(program))
+
+
+def test_signals_that_python_ignores_reach_the_program():
+    for name in ("PIPE", "XFSZ"):
+        done = plain_run([HEADROOM, "run", "--memory", "64M", "sh", "-c", f"kill -{name} $$; echo alive"])
+        assert (done.returncode, done.stdout) == (-getattr(signal, f"SIG{name}"), "")
 
 
 @pytest.mark.parametrize("launcher", ["headroom run -n", "mpiexec"])

@@ -3,6 +3,8 @@ guard against one of them is taken away."""
 
 import json
 import re
+import shutil
+import signal
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ import pytest
 
 from conditions import lack, need
 from conftest import DEBIAN, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run, within
+from headroom import machine
 from variants import every_second, only_in_suites
 
 MIB = 1 << 20
@@ -285,12 +288,33 @@ def test_tools_that_use_the_profiling_interface(mpi, place, way, mode, tmp_path)
 
 def test_a_program_that_runs_without_headroom_is_noticed(tmp_path):
     source = tmp_path / "static.c"
-    source.write_text("int main(void) { return 0; }\n")
+    source.write_text(
+        "#include <stdlib.h>\nint main(int count, char** words) { count > 1 ? abort() : exit(0); }\n"
+    )
     subprocess.run(["gcc", "-static", "-o", tmp_path / "static", source], check=True)
-    for command, without in ([tmp_path / "static"], True), (["true"], False):
+    for command, status, without in (
+        ([tmp_path / "static"], 0, True),
+        ([tmp_path / "static", "crash"], -signal.SIGABRT, True),
+        (["true"], 0, False),
+    ):
         run = headroom_run(command, tmp_path, memory="64M")
-        assert run.status == 0
+        assert run.status == status
+        assert ("static runs without Headroom: it is linked statically" in run.errors) == without, run.errors
         assert ("ran without Headroom: it is linked statically" in run.errors) == without, run.errors
+
+
+def test_why_a_program_would_not_have_the_library(tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copy("/bin/true", copy)
+    assert machine.why_not_preloaded(str(copy)) is None
+    assert machine.why_not_preloaded(str(tmp_path)) is None and machine.why_not_preloaded("/no/such/file") is None
+    content = bytearray(copy.read_bytes())
+    content[4] = 1
+    copy.write_bytes(content)
+    assert machine.why_not_preloaded(str(copy)) == "it is built for another processor, or has 32 bits"
+    content[4] = 2
+    copy.write_bytes(content[:40])
+    assert machine.why_not_preloaded(str(copy)) is None
 
 
 @pytest.mark.parametrize("symbols", [[], ["-s"]], ids=["symbols", "stripped"])

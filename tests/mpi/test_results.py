@@ -130,6 +130,8 @@ def test_eviction_policies(mpi, engine, evict, tmp_path):
 
 @pytest.mark.parametrize("store", ["io_uring", "threads"])
 def test_stores(store, tmp_path):
+    if store == "io_uring":
+        need("io_uring")
     mpi = WHEELS[1]
     program = compile_program(mpi, "out_of_core.c")
     under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", store=store)
