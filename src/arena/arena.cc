@@ -11,6 +11,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "base/own_descriptors.h"
 #include "base/settings.h"
 #include "base/system_calls.h"
 #include "trace/counters.h"
@@ -89,7 +90,7 @@ BlockWord* make_block_table(uint64_t blocks, int& descriptor) {
   if (base::is_error(made) || base::is_error(system_call(SYS_ftruncate, made, blocks * sizeof(BlockWord)))) {
     return nullptr;
   }
-  descriptor = static_cast<int>(made);
+  descriptor = base::own(made);
   return map_block_table(descriptor);
 }
 
@@ -119,7 +120,7 @@ Status open_partition(Partition& partition, int index, bool may_be_huge) {
                       strerror(base::is_error(descriptor) ? static_cast<int>(-descriptor) : ENOMEM));
     return Status::kNoMemory;
   }
-  partition.descriptor = static_cast<int>(descriptor);
+  partition.descriptor = base::own(descriptor);
   return Status::kOk;
 }
 

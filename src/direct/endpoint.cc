@@ -65,19 +65,27 @@ void Endpoint::wake(int member) {
 
 Tally* Endpoint::make_tally() {
   const Guard guard(*this);
-  Tally* tally = free_tallies_;
-  if (tally != nullptr) {
-    free_tallies_ = tally->next;
-    return tally;
+  for (Tally** link = &free_tallies_; *link != nullptr; link = &(*link)->next) {
+    Tally* tally = *link;
+    // acquire: pairs with the release below; whoever had it reads nothing there any more.
+    if (tally->let_go.load(std::memory_order_acquire) == tally->ranks) {
+      *link = tally->next;
+      tally->let_go.store(0, std::memory_order_relaxed);
+      return tally;
+    }
   }
   void* piece = memory_.allocate(sizeof(Tally));
   return piece != nullptr ? new (piece) Tally{} : nullptr;
 }
 
-void Endpoint::give_back(Tally* tally) {
+void Endpoint::let_go_of(Tally* tally, int ranks) {
   const Guard guard(*this);
-  tally->next = free_tallies_;
-  free_tallies_ = tally;
+  if (ranks > 0) {
+    tally->ranks = static_cast<uint32_t>(ranks);
+    tally->next = free_tallies_;
+    free_tallies_ = tally;
+  }
+  tally->let_go.fetch_add(1, std::memory_order_release);
 }
 
 bool Endpoint::look_for_channels() {
@@ -450,7 +458,7 @@ EndpointFunctions endpoint_functions() {
   };
   functions.wake = [](int member) { endpoint().wake(member); };
   functions.make_tally = [] { return endpoint().make_tally(); };
-  functions.give_back_tally = [](Tally* tally) { endpoint().give_back(tally); };
+  functions.let_go_of_tally = [](Tally* tally, int ranks) { endpoint().let_go_of(tally, ranks); };
   functions.offset_of_tally = [](const Tally* tally) { return endpoint().memory().offset_of(tally); };
   functions.tally_at = [](uint64_t offset) { return endpoint().memory().at<Tally>(offset); };
   functions.let_go = [](Layout* layout) { let_go(layout, endpoint().memory()); };

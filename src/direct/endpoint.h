@@ -199,7 +199,8 @@ class Endpoint {
 
   /// A tally of this process's, for other processes by its offset in message memory; nullptr if there is no room.
   Tally* make_tally();
-  void give_back(Tally* tally);
+  /// This rank is done with it; `ranks` of its communicator by its owner, 0 by the others.
+  void let_go_of(Tally* tally, int ranks);
 
   /// Around a blocking call of the MPI library: what node-mates need of this process meanwhile is done by a thread of its own.
   void go_away();
@@ -395,7 +396,7 @@ struct EndpointFunctions {
   void (*copy_content)(const Content& to, const Content& from);
   void (*wake)(int member);
   Tally* (*make_tally)();
-  void (*give_back_tally)(Tally* tally);
+  void (*let_go_of_tally)(Tally* tally, int ranks);
   uint64_t (*offset_of_tally)(const Tally* tally);
   Tally* (*tally_at)(uint64_t offset);
 };

@@ -8,7 +8,8 @@
 //
 // Only the rank that has made it gives it back, into a list for tallies alone, and what it counts never starts again: a rank
 // that still looks whether its last barrier is over finds that it is. Operands lie in two sets of places that are used in turn:
-// who writes to one again has passed the barrier after its last use, which nobody passes who still reads there.
+// who writes to one again has passed the barrier after its last use, which nobody passes who still reads there. That holds
+// within one communicator; another one has the tally only when all ranks of the one before have let go of it.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,8 @@ inline constexpr uint64_t kTalliedBytes = 64;
 struct Tally {
   alignas(64) std::atomic<uint64_t> arrived;  // in all barriers so far
   alignas(64) Tally* next;                    // among those given back; its owner's
+  uint32_t ranks;                             // of the communicator that had it; its owner's
+  alignas(64) std::atomic<uint32_t> let_go;   // by how many of them
   alignas(64) char operands[2][kMostInTally][kTalliedBytes];
 };
 

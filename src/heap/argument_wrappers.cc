@@ -202,7 +202,13 @@ HEADROOM_EXPORT int getsockopt(int socket, int level, int name, void* value, soc
   const HeldOut held_bytes(bytes);
   return real_getsockopt.get()(socket, level, name, value, bytes);
 }
+/// Sending without a copy is refused, as on a kernel without it: until the kernel says that it has sent, which the program is
+/// told and we are not, memory would have to stay where it is.
 HEADROOM_EXPORT int setsockopt(int socket, int level, int name, const void* value, socklen_t bytes) noexcept {
+  if (level == SOL_SOCKET && name == SO_ZEROCOPY && heap::large_bytes != SIZE_MAX) {
+    errno = ENOPROTOOPT;
+    return -1;
+  }
   const HeldArgument held(value, bytes, false);
   return real_setsockopt.get()(socket, level, name, value, bytes);
 }

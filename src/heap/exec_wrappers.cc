@@ -28,9 +28,14 @@ HEADROOM_REAL(fexecve);
 constexpr size_t kMostArguments = 4096;
 
 /// The arguments of execl() and its kin; false if there are too many.
-bool collect(const char* first, va_list arguments, const char** out) {
+/// `arguments` goes on from there.
+struct ArgumentList {
+  va_list list;  // in a structure, since on some processors it is an array, which cannot be handed on by reference
+};
+
+bool collect(const char* first, ArgumentList& arguments, const char** out) {
   size_t count = 0;
-  for (const char* argument = first; count < kMostArguments; argument = va_arg(arguments, const char*)) {
+  for (const char* argument = first; count < kMostArguments; argument = va_arg(arguments.list, const char*)) {
     out[count++] = argument;
     if (argument == nullptr) {
       return true;
@@ -197,8 +202,20 @@ class PathOutside {
   TextsOutside outside_{texts_};
 };
 
+/// The program is replaced, unless that fails.
+class Replacing {
+ public:
+  Replacing() {
+    heap::complete_children();
+    pager::program_is_replaced(true);
+  }
+  ~Replacing() { pager::program_is_replaced(false); }
+  Replacing(const Replacing&) = delete;
+  Replacing& operator=(const Replacing&) = delete;
+};
+
 int become(const char* path, char* const* arguments, char* const* environment) {
-  heap::complete_children();
+  const Replacing replacing;
   const Execution execution(arguments, environment, Execution::kProgram);
   if (const PathOutside outside(path); outside.get() != nullptr || path == nullptr) {
     execution.attempt(outside.get());
@@ -207,7 +224,7 @@ int become(const char* path, char* const* arguments, char* const* environment) {
 }
 
 int search_and_become(const char* file, char* const* arguments, char* const* environment) {
-  heap::complete_children();
+  const Replacing replacing;
   const Execution execution(arguments, environment, Execution::kProgramOrScript);
   const PathOutside outside(file);
   const char* name = outside.get();
@@ -265,32 +282,32 @@ HEADROOM_EXPORT int execvp(const char* file, char* const arguments[]) noexcept {
   return search_and_become(file, arguments, environ);
 }
 HEADROOM_EXPORT int fexecve(int file, char* const arguments[], char* const environment[]) noexcept {
-  heap::complete_children();
+  const Replacing replacing;
   Execution(arguments, environment, Execution::kProgram).attempt_descriptor(file);
   return -1;
 }
 HEADROOM_EXPORT int execl(const char* path, const char* first, ...) noexcept {
   const char* words[kMostArguments];
-  va_list arguments;
-  va_start(arguments, first);
+  ArgumentList arguments;
+  va_start(arguments.list, first);
   const bool fits = collect(first, arguments, words);
-  va_end(arguments);
+  va_end(arguments.list);
   return fits ? execv(path, const_cast<char* const*>(words)) : -1;
 }
 HEADROOM_EXPORT int execlp(const char* file, const char* first, ...) noexcept {
   const char* words[kMostArguments];
-  va_list arguments;
-  va_start(arguments, first);
+  ArgumentList arguments;
+  va_start(arguments.list, first);
   const bool fits = collect(first, arguments, words);
-  va_end(arguments);
+  va_end(arguments.list);
   return fits ? execvp(file, const_cast<char* const*>(words)) : -1;
 }
 HEADROOM_EXPORT int execle(const char* path, const char* first, ...) noexcept {
   const char* words[kMostArguments];
-  va_list arguments;
-  va_start(arguments, first);
+  ArgumentList arguments;
+  va_start(arguments.list, first);
   const bool fits = collect(first, arguments, words);
-  char* const* environment = fits ? va_arg(arguments, char* const*) : nullptr;
-  va_end(arguments);
+  char* const* environment = fits ? va_arg(arguments.list, char* const*) : nullptr;
+  va_end(arguments.list);
   return fits ? execve(path, const_cast<char* const*>(words), environment) : -1;
 }

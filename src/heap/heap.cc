@@ -201,6 +201,9 @@ bool resize_in_place(void* address, uint64_t bytes) {
   const int saved_errno = errno;
   base::LockHolder lock(heap_lock);
   const uint64_t before = extent_bytes(offset_of(address));
+  if (whole_pages(bytes) < before) {
+    give_rights_back(static_cast<char*>(address) + whole_pages(bytes), before - whole_pages(bytes));
+  }
   const bool resized = resize_extent(offset_of(address), bytes) == base::Status::kOk;
   if (resized) {
     const uint64_t after = extent_bytes(offset_of(address));

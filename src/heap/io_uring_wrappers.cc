@@ -2,7 +2,7 @@
 // pinned by the kernel while it works on it, or for good once it is registered, and nothing tells which memory that is, or
 // until when; memory that is evicted meanwhile loses what the device writes, with success reported. Programs that use rings
 // have another way for such kernels. What is not seen: liburing linked statically, system calls made without the C library.
-#include <stdarg.h>
+#include "heap/io_uring_wrappers.h"
 
 #include "base/log.h"
 #include "base/system_calls.h"
@@ -20,9 +20,22 @@ namespace {
 
 using namespace headroom;
 
+template <typename... Arguments>
+int make_ring(const char* name, const void* caller, Arguments... arguments) {
+  if (heap::refuses_ring(caller)) {
+    return -ENOSYS;
+  }
+  auto* real = reinterpret_cast<int (*)(Arguments...)>(dlsym(RTLD_NEXT, name));
+  return real != nullptr ? real(arguments...) : -ENOSYS;
+}
+
+}  // namespace
+
+namespace headroom::heap {
+
 /// The MPI library's own memory never leaves, so its rings may be.
-bool is_refused(const void* caller) {
-  if (heap::large_bytes == SIZE_MAX || !heap::belongs_in_arena(caller)) {
+bool refuses_ring(const void* caller) {
+  if (large_bytes == SIZE_MAX || !belongs_in_arena(caller)) {
     return false;
   }
   static std::atomic<bool> said{false};
@@ -34,16 +47,7 @@ bool is_refused(const void* caller) {
   return true;
 }
 
-template <typename... Arguments>
-int make_ring(const char* name, const void* caller, Arguments... arguments) {
-  if (is_refused(caller)) {
-    return -ENOSYS;
-  }
-  auto* real = reinterpret_cast<int (*)(Arguments...)>(dlsym(RTLD_NEXT, name));
-  return real != nullptr ? real(arguments...) : -ENOSYS;
-}
-
-}  // namespace
+}  // namespace headroom::heap
 
 HEADROOM_EXPORT int io_uring_queue_init(unsigned entries, io_uring* ring, unsigned flags) {
   return make_ring("io_uring_queue_init", __builtin_return_address(0), entries, ring, flags);
@@ -54,23 +58,4 @@ HEADROOM_EXPORT int io_uring_queue_init_params(unsigned entries, io_uring* ring,
 HEADROOM_EXPORT int io_uring_queue_init_mem(unsigned entries, io_uring* ring, io_uring_params* parameters, void* memory,
                                             size_t bytes) {
   return make_ring("io_uring_queue_init_mem", __builtin_return_address(0), entries, ring, parameters, memory, bytes);
-}
-
-HEADROOM_EXPORT long syscall(long number, ...) noexcept {
-  va_list list;
-  va_start(list, number);
-  long arguments[6];
-  for (long& argument : arguments) {
-    argument = va_arg(list, long);
-  }
-  va_end(list);
-  const bool refused = number == SYS_io_uring_setup && is_refused(__builtin_return_address(0));
-  const long result =
-      refused ? -ENOSYS
-              : base::system_call6(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
-  if (base::is_error(result)) {
-    errno = static_cast<int>(-result);
-    return -1;
-  }
-  return result;
 }

@@ -18,6 +18,7 @@
 #include "heap/access_rights.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
+#include "pager/all_rights.h"
 #include "pager/pager.h"
 
 #define HEADROOM_EXPORT extern "C" __attribute__((visibility("default")))
@@ -46,15 +47,31 @@ bool wants_plain_memory(const void* address, int protection, int flags) {
          (flags & MAP_ANONYMOUS) != 0 && (flags & ~allowed) == 0;
 }
 
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers do not have
+
 uint64_t whole_pages(uint64_t bytes) { return (bytes + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1); }
 
 bool in_child() { return heap::large_bytes == SIZE_MAX; }
 
-bool touches_arena(const void* address, size_t bytes) {
-  const arena::Partition& partition = pager::partition();
+bool overlaps(const void* address, size_t bytes, uintptr_t with, uint64_t with_bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
-  return partition.base != 0 && begin < partition.base + partition.limit &&
-         (begin >= partition.base ? bytes > 0 : bytes > partition.base - begin);
+  return with != 0 && begin < with + with_bytes && (begin >= with ? bytes > 0 : bytes > with - begin);
+}
+
+bool touches_arena(const void* address, size_t bytes) {
+  return overlaps(address, bytes, pager::partition().base, pager::partition().limit);
+}
+
+/// The program's large static arrays, which have been moved into the arena's file.
+bool touches_static_data(const void* address, size_t bytes) {
+  const arena::Partition& partition = pager::partition();
+  const int count = partition.static_region_count.load(std::memory_order_acquire);
+  for (int index = 0; index < count; ++index) {
+    if (overlaps(address, bytes, partition.static_regions[index].address, partition.static_regions[index].bytes)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void* refuse(const char* what) {
@@ -102,12 +119,17 @@ void* map(void* address, size_t bytes, int protection, int flags, int descriptor
   if (address != nullptr && touches_arena(address, bytes) && !in_child() && needs_its_address(flags, caller)) {
     (void)heap::give_addresses_up(address);
   }
-  if ((flags & MAP_FIXED) != 0 && touches_arena(address, bytes) && !in_child()) {
-    return map_over(address, bytes, protection, flags);
+  if ((flags & MAP_FIXED) != 0 && !in_child()) {
+    if (touches_arena(address, bytes)) {
+      return map_over(address, bytes, protection, flags);
+    }
+    if (touches_static_data(address, bytes)) {
+      return refuse("a mapping at a fixed address");
+    }
   }
   if (__builtin_expect(bytes >= heap::large_bytes, 0) && wants_plain_memory(address, protection, flags) &&
       heap::belongs_in_arena(caller)) {
-    if (void* place = heap::allocate(bytes, arena::kPageBytes, true)) {
+    if (void* place = heap::allocate(whole_pages(bytes), arena::kPageBytes, true)) {  // all of the last page is zero
       return place;
     }
   }
@@ -130,6 +152,65 @@ void* move_mapping(void* old_address, size_t old_bytes, void* fixed, size_t byte
   return moved;
 }
 
+void zero_here(uintptr_t begin, uint64_t bytes) { memset(reinterpret_cast<void*>(begin), 0, bytes); }
+
+/// madvise() of whole pages of the arena, or of static arrays that have been moved there: these are zero at the start.
+int advise(void* address, size_t bytes, int advice, bool is_static) {
+  switch (advice) {
+    case MADV_DONTNEED:
+    case MADV_REMOVE:
+      if (in_child()) {  // its mapping is a private one of the parent's file
+        pager::with_all_rights(reinterpret_cast<uintptr_t>(address), bytes, zero_here);
+      } else if (is_static) {
+        heap::zero_whatever_the_rights(address, bytes);
+      } else {
+        heap::zero(address, bytes);
+      }
+      return 0;
+    case MADV_FREE:  // what is there may be lost, so it is neither written out nor read again
+      if (!in_child() && !is_static) {
+        pager::will_overwrite(address, bytes);
+      }
+      return 0;
+    case MADV_WILLNEED:
+    case MADV_POPULATE_READ:
+    case MADV_POPULATE_WRITE:
+      if (!in_child()) {
+        pager::will_need(address, bytes);
+      }
+      return 0;
+    case MADV_COLD:
+    case MADV_PAGEOUT:
+      if (!in_child()) {
+        pager::will_not_need(address, bytes);
+      }
+      return 0;
+    case MADV_HUGEPAGE:
+    case MADV_NOHUGEPAGE:
+      if (!in_child() && !is_static) {
+        pager::let_have_huge_pages(address, bytes, advice == MADV_HUGEPAGE);
+      }
+      return 0;
+    case MADV_NORMAL:
+    case MADV_RANDOM:
+    case MADV_SEQUENTIAL:
+    case MADV_DONTFORK:
+    case MADV_DOFORK:
+    case MADV_KEEPONFORK:
+    case MADV_MERGEABLE:
+    case MADV_UNMERGEABLE:
+    case MADV_DONTDUMP:
+    case MADV_DODUMP:
+    case kCollapse:
+      // Advice about the order of access, forking or dumping is the pager's to follow or not; passed on it would only cut the
+      // mapping into pieces.
+      return 0;
+    default:  // promises that cannot be kept (MADV_WIPEONFORK), and what nobody knows
+      errno = EINVAL;
+      return -1;
+  }
+}
+
 }  // namespace
 
 HEADROOM_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
@@ -150,6 +231,10 @@ HEADROOM_EXPORT int munmap(void* address, size_t bytes) {
     }
     return 0;
   }
+  if (!in_child() && touches_static_data(address, bytes)) {
+    refuse("giving up the addresses");
+    return -1;
+  }
   return result_of(system_call(SYS_munmap, address, bytes), -1);
 }
 
@@ -159,7 +244,9 @@ HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, 
   void* new_address = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void*) : nullptr;
   va_end(arguments);
   if (!heap::owns(old_address)) {
-    if (new_address != nullptr && touches_arena(new_address, bytes) && !in_child()) {
+    const bool target =
+        new_address != nullptr && (touches_arena(new_address, bytes) || touches_static_data(new_address, bytes));
+    if (!in_child() && (target || touches_static_data(old_address, old_bytes))) {
       return refuse("moving a mapping");
     }
     return result_of<void*>(system_call(SYS_mremap, old_address, old_bytes, bytes, flags, new_address), MAP_FAILED);
@@ -176,8 +263,10 @@ HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, 
   if (whole_pages(bytes) == whole_pages(old_bytes)) {
     return old_address;
   }
-  if (bytes < old_bytes && !in_child()) {
-    heap::release(static_cast<char*>(old_address) + whole_pages(bytes), whole_pages(old_bytes) - whole_pages(bytes), false);
+  if (bytes < old_bytes) {
+    if (!in_child()) {
+      heap::release(static_cast<char*>(old_address) + whole_pages(bytes), whole_pages(old_bytes) - whole_pages(bytes), false);
+    }
     return old_address;
   }
   if ((flags & MREMAP_MAYMOVE) == 0) {
@@ -188,37 +277,15 @@ HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, 
 }
 
 HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
-  if (heap::owns(address) && in_child() && advice == MADV_DONTNEED) {
-    memset(address, 0, whole_pages(bytes));  // the child's mapping is a private one of the parent's file
-    return 0;
+  const bool is_static = !heap::owns(address) && touches_static_data(address, 1);
+  if (!heap::owns(address) && !is_static) {
+    return result_of(system_call(SYS_madvise, address, bytes, advice), -1);
   }
-  if (heap::owns(address) && !in_child()) {
-    switch (advice) {
-      case MADV_DONTNEED:
-      case MADV_REMOVE:
-        heap::zero(address, whole_pages(bytes));
-        return 0;
-      case MADV_FREE:  // what is there may be lost, so it is neither written out nor read again
-        pager::will_overwrite(address, whole_pages(bytes));
-        return 0;
-      case MADV_WILLNEED:
-        pager::will_need(address, bytes);
-        return 0;
-      case MADV_COLD:
-      case MADV_PAGEOUT:
-        pager::will_not_need(address, bytes);
-        return 0;
-      case MADV_HUGEPAGE:
-      case MADV_NOHUGEPAGE:
-        pager::let_have_huge_pages(address, whole_pages(bytes), advice == MADV_HUGEPAGE);
-        return 0;
-      default:
-        // Advice about the order of access, forking or dumping is the pager's to follow or not; passed on it would
-        // only cut the mapping into pieces.
-        return 0;
-    }
+  if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0) {
+    errno = EINVAL;
+    return -1;
   }
-  return result_of(system_call(SYS_madvise, address, bytes, advice), -1);
+  return advise(address, whole_pages(bytes), advice, is_static);
 }
 
 HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) {
@@ -250,6 +317,12 @@ HEADROOM_EXPORT int munlock(const void* address, size_t bytes) {
     return 0;
   }
   return result_of(system_call(SYS_munlock, address, bytes), -1);
+}
+HEADROOM_EXPORT int munlockall() {
+  if (pager::partition().base != 0 && !in_child()) {
+    pager::unlock_all();
+  }
+  return result_of(system_call(SYS_munlockall), -1);
 }
 /// mlockall() would populate the whole arena, holes and all; for the future too, when there is none yet. Locking is a promise
 /// of latency that paging cannot keep, so it is refused as the system refuses it to a process without the privilege.

@@ -46,10 +46,16 @@ sighandler_t exchange_handler(sighandler_t handler, unsigned flags) {
   return old.sa_handler;  // one storage holds both kinds of handler
 }
 
+constexpr size_t kControlBlock = 64 << 10;
+
 void keep_stack_resident(const void* stack, size_t bytes) {
-  if (stack != nullptr && pager::covers(stack) && !pager::engine_serves_kernel() && !pager::is_forked_child()) {
-    pager::pin(stack, bytes);
+  if (stack == nullptr || !pager::covers(stack) || pager::is_forked_child()) {
+    return;
   }
+  // The kernel writes to a thread's control block, at the upper end of its stack, when the thread has ended; nobody serves a
+  // fault of such a thread, and who joins it would wait for ever.
+  const size_t pinned = pager::engine_serves_kernel() && bytes > kControlBlock ? kControlBlock : bytes;
+  pager::pin(static_cast<const char*>(stack) + (bytes - pinned), pinned);
 }
 
 }  // namespace

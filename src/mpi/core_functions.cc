@@ -159,7 +159,7 @@ void after_init(int rank, int size, const char* abi, bool spins) {
     return;
   }
   pager::session().self->rank.store(rank, std::memory_order_relaxed);
-  pager::session().self->in_mpi.store(1, std::memory_order_relaxed);
+  pager::session().self->in_mpi.store(static_cast<uint32_t>(node::MpiState::kInside), std::memory_order_relaxed);
   if (size == 1 && launched_ranks() > 1) {
     explain_singletons(abi);
   }
@@ -286,7 +286,7 @@ const CoreFunctions kCore = {
     after_session_init,
     [] {
       if (pager::is_running()) {
-        pager::session().self->in_mpi.store(0, std::memory_order_relaxed);
+        pager::session().self->in_mpi.store(static_cast<uint32_t>(node::MpiState::kFinalized), std::memory_order_relaxed);
       }
     },
     [] {

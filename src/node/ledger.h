@@ -24,7 +24,7 @@
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 3;                 // to be changed with the layout of anything that ranks share
+inline constexpr uint32_t kLedgerVersion = 4;                 // to be changed with the layout of anything that ranks share
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxModeChanges = 128;
 
@@ -43,6 +43,9 @@ enum class RunState : uint32_t {
   kBlocked,      // waits in MPI
   kReady,        // could go on, waits for a slot
 };
+
+/// Whether a process is between MPI_Init and the end of MPI_Finalize. (One that uses sessions alone is outside.)
+enum class MpiState : uint32_t { kOutside = 0, kInside, kFinalized };
 
 /// Some of the members, told by their indices. Any of them may change it.
 struct MemberSet {
@@ -67,11 +70,12 @@ struct alignas(64) Member {
   std::atomic<uint32_t> state;  // MemberState
   std::atomic<int32_t> pid;
   std::atomic<int32_t> rank;           // of MPI_COMM_WORLD; -1 before MPI_Init
-  std::atomic<uint32_t> in_mpi;        // 1: between MPI_Init and the end of MPI_Finalize
+  std::atomic<uint32_t> in_mpi;        // MpiState
   std::atomic<uint32_t> run_state;     // RunState
   std::atomic<uint32_t> slots;         // that it holds
   std::atomic<uint32_t> slots_wanted;  // for its next turn: one for each busy thread; 0 is 1
   std::atomic<uint32_t> armed;         // fault tracking is on (L3)
+  std::atomic<uint32_t> replacing;     // execve() has been called: unless that fails, everything of it is gone
   std::atomic<int64_t> reserved_bytes;
   std::atomic<int64_t> other_bytes;  // of these, outside the arena: cannot be given back
   std::atomic<int64_t> asked_bytes;  // what others would like this member to give back, the most of them
@@ -110,11 +114,14 @@ struct alignas(64) Member {
   char abi[16];
 };
 
+inline bool is_in_mpi(const Member& member) {
+  return member.in_mpi.load(std::memory_order_relaxed) == static_cast<uint32_t>(MpiState::kInside);
+}
+
 /// Whether it has ended, and others may wait for messages that it did not send.
 inline bool is_missed(const Member& member) {
   const auto state = static_cast<MemberState>(member.state.load(std::memory_order_acquire));
-  return state == MemberState::kDied || ((state == MemberState::kLeaving || state == MemberState::kLeft) &&
-                                         member.in_mpi.load(std::memory_order_relaxed) != 0);
+  return state == MemberState::kDied || ((state == MemberState::kLeaving || state == MemberState::kLeft) && is_in_mpi(member));
 }
 
 inline bool is_alive(const Member& member) {

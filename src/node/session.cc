@@ -16,6 +16,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "base/own_descriptors.h"
 #include "base/settings.h"
 #include "base/system_calls.h"
 #include "node/cores.h"
@@ -121,17 +122,14 @@ Ledger* map_ledger(int descriptor) {
 int ledger_descriptor = -1;
 
 /// The file that members write messages for each other into; grows as it is used.
-int make_messages_file() {
-  const long file = system_call(SYS_memfd_create, "headroom-messages", MFD_CLOEXEC);
-  return base::is_error(file) ? -1 : static_cast<int>(file);
-}
+int make_messages_file() { return base::own(system_call(SYS_memfd_create, "headroom-messages", MFD_CLOEXEC)); }
 
 bool found_session(Session& session, int listener) {
-  const long descriptor = system_call(SYS_memfd_create, "headroom-ledger", MFD_CLOEXEC);
-  if (base::is_error(descriptor) || ftruncate(static_cast<int>(descriptor), sizeof(Ledger)) != 0) {
+  const int descriptor = base::own(system_call(SYS_memfd_create, "headroom-ledger", MFD_CLOEXEC));
+  if (descriptor < 0 || ftruncate(descriptor, sizeof(Ledger)) != 0) {
     return false;
   }
-  Ledger* ledger = map_ledger(static_cast<int>(descriptor));
+  Ledger* ledger = map_ledger(descriptor);
   if (ledger == nullptr) {
     return false;
   }
@@ -147,7 +145,7 @@ bool found_session(Session& session, int listener) {
   ledger->magic = kLedgerMagic;
   session.ledger = ledger;
   session.listen_descriptor = listener;
-  ledger_descriptor = static_cast<int>(descriptor);
+  ledger_descriptor = descriptor;
   session.messages_descriptor = make_messages_file();
   return session.messages_descriptor >= 0;
 }
@@ -167,13 +165,13 @@ bool try_join(Session& session) {
       return false;
     }
     session.ledger = map_ledger(descriptors[0]);
-    ledger_descriptor = descriptors[0];
-    session.listen_descriptor = descriptors[1];
-    session.messages_descriptor = descriptors[2];
+    ledger_descriptor = base::own(descriptors[0]);
+    session.listen_descriptor = base::own(descriptors[1]);
+    session.messages_descriptor = base::own(descriptors[2]);
     return session.ledger != nullptr && is_of_this_version(*session.ledger);
   }
   close(connection);
-  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int listener = base::own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (listener < 0) {
     return false;
   }
@@ -182,7 +180,7 @@ bool try_join(Session& session) {
       listen(listener, kMaxMembers) == 0) {
     return true;
   }
-  close(listener);
+  base::close_own(listener);
   return false;
 }
 
@@ -217,7 +215,7 @@ void read_executable_name(char* out, size_t bytes) {
 }
 
 /// Gives back what `member` had claimed. Only the one who exchanged its state may call this.
-void give_back(Session& session, Member& member) {
+void give_back(const Session& session, Member& member) {
   Ledger& ledger = *session.ledger;
   const int64_t reserved = member.reserved_bytes.load(std::memory_order_relaxed);
   release(ledger, member, reserved);
@@ -233,19 +231,32 @@ void give_back(Session& session, Member& member) {
   }
 }
 
-}  // namespace
+/// Takes back what a member had that is gone; false if it is not `from`, or another one is at it. Its place is free only when
+/// that is done: whoever took it before would lose what is his own.
+bool retire(const Session& session, Member& member, MemberState from, MemberState to) {
+  auto expected = static_cast<uint32_t>(from);
+  if (!member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kJoining),
+                                            std::memory_order_acq_rel)) {
+    return false;
+  }
+  give_back(session, member);
+  if (from == MemberState::kAlive) {
+    session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
+  }
+  member.state.store(static_cast<uint32_t>(to), std::memory_order_release);
+  return true;
+}
 
 /// A process that joined and then replaced its program by execve() joins anew; what the old program held is gone.
-static void retire_former_self(Session& session) {
+void retire_former_self(const Session& session) {
   for (Member& member : session.ledger->members) {
-    uint32_t expected = static_cast<uint32_t>(MemberState::kAlive);
-    if (&member != session.self && member.pid.load(std::memory_order_relaxed) == getpid() &&
-        member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kLeft), std::memory_order_acq_rel)) {
-      give_back(session, member);
-      session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
+    if (&member != session.self && member.pid.load(std::memory_order_relaxed) == getpid()) {
+      (void)retire(session, member, MemberState::kAlive, MemberState::kLeft);
     }
   }
 }
+
+}  // namespace
 
 Status join_session(Session& session) {
   for (int attempt = 0; attempt < 200 && session.ledger == nullptr; ++attempt) {
@@ -262,7 +273,7 @@ Status join_session(Session& session) {
     log_warning("more than %d processes of this job on one node", kMaxMembers);
     return Status::kUnavailable;
   }
-  session.doorbell_descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  session.doorbell_descriptor = base::own(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const Address address = session_address(session.index);
   if (session.doorbell_descriptor < 0 || bind(session.doorbell_descriptor, as_sockaddr(address), address.length) != 0) {
     log_warning("cannot make a doorbell socket: %s", strerror(errno));
@@ -276,6 +287,7 @@ Status join_session(Session& session) {
   self.pid.store(getpid(), std::memory_order_release);
   self.rank.store(-1, std::memory_order_relaxed);
   self.run_state.store(static_cast<uint32_t>(RunState::kRunning), std::memory_order_relaxed);
+  self.replacing.store(0, std::memory_order_relaxed);
   self.armed.store(0, std::memory_order_relaxed);
   self.arms.store(0, std::memory_order_relaxed);
   self.bring_state.store(0, std::memory_order_relaxed);
@@ -304,7 +316,10 @@ Status join_session(Session& session) {
 void serve_newcomer(Session& session) {
   const long connection = system_call(SYS_accept4, session.listen_descriptor, nullptr, nullptr, SOCK_CLOEXEC);
   if (base::is_error(connection)) {
-    return;  // another member was faster
+    if (connection != -EAGAIN) {  // no descriptors are left, say; else another member was faster
+      usleep(1000);
+    }
+    return;
   }
   if (same_user(static_cast<int>(connection))) {
     send_descriptors(static_cast<int>(connection), {ledger_descriptor, session.listen_descriptor, session.messages_descriptor});
@@ -315,8 +330,12 @@ void serve_newcomer(Session& session) {
 void ring(const Session& session, int index) {
   const Address address = session_address(index);
   const char byte = 1;
-  (void)system_call(SYS_sendto, session.doorbell_descriptor, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL, &address.socket,
-                    address.length);
+  const long sent = system_call(SYS_sendto, session.doorbell_descriptor, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL, &address.socket,
+                                address.length);
+  Member& member = session.ledger->members[index];
+  if (sent == -ECONNREFUSED && member.replacing.load(std::memory_order_acquire) != 0) {
+    (void)retire(session, member, MemberState::kAlive, MemberState::kLeft);  // it has become another program
+  }
 }
 
 void ring_everybody(const Session& session) {
@@ -349,20 +368,20 @@ void choose_watched(Session& session) {
   if (next == session.watched_index) {
     return;
   }
-  if (session.watched_descriptor >= 0) {
-    (void)system_call(SYS_close, session.watched_descriptor);
-  }
+  base::close_own(session.watched_descriptor);
   session.watched_index = next;
   session.watched_descriptor = -1;
   if (next < 0) {
     return;
   }
-  Member& member = session.ledger->members[next];
-  const long descriptor = system_call(SYS_pidfd_open, member.pid.load(std::memory_order_relaxed), 0);
+  session.watched_pid = session.ledger->members[next].pid.load(std::memory_order_relaxed);
+  const long descriptor = system_call(SYS_pidfd_open, session.watched_pid, 0);
   if (!base::is_error(descriptor)) {
-    session.watched_descriptor = static_cast<int>(descriptor);
+    session.watched_descriptor = base::own(descriptor);
   } else if (descriptor == -ESRCH) {
     watched_ended(session);
+  } else {
+    session.watched_index = -1;  // no descriptors are left, say: tried again at the next ring
   }
 }
 
@@ -387,16 +406,18 @@ void watched_ended(Session& session) {
     return;
   }
   Member& member = session.ledger->members[session.watched_index];
-  uint32_t leaving = static_cast<uint32_t>(MemberState::kLeaving);
-  if (member.state.compare_exchange_strong(leaving, static_cast<uint32_t>(MemberState::kLeft), std::memory_order_acq_rel)) {
-    give_back(session, member);  // only now is its memory really gone
+  const int rank = member.rank.load(std::memory_order_relaxed);
+  const int pid = member.pid.load(std::memory_order_relaxed);
+  // Who has ended MPI, or has become another program, may end as it likes.
+  const bool has_finalized = member.in_mpi.load(std::memory_order_relaxed) == static_cast<uint32_t>(MpiState::kFinalized);
+  const bool is_missed = !has_finalized && member.replacing.load(std::memory_order_relaxed) == 0;
+  // Not the same: somebody else was faster, and another process has its place.
+  const bool is_same = pid == session.watched_pid;
+  if (is_same) {
+    (void)retire(session, member, MemberState::kLeaving, MemberState::kLeft);  // only now is its memory really gone
   }
-  uint32_t expected = static_cast<uint32_t>(MemberState::kAlive);
-  if (member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kDied), std::memory_order_acq_rel)) {
-    const int rank = member.rank.load(std::memory_order_relaxed);
-    const int pid = member.pid.load(std::memory_order_relaxed);
-    give_back(session, member);
-    session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
+  if (is_same && retire(session, member, MemberState::kAlive, is_missed ? MemberState::kDied : MemberState::kLeft) &&
+      is_missed) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
     // Whoever ended by an error of Headroom's, or aborted the job, has said so.
     if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
@@ -404,9 +425,7 @@ void watched_ended(Session& session) {
       tell_of_death(rank, pid, member.executable);
     }
   }
-  if (session.watched_descriptor >= 0) {
-    (void)system_call(SYS_close, session.watched_descriptor);
-  }
+  base::close_own(session.watched_descriptor);
   session.watched_descriptor = -1;
   session.watched_index = -1;
   choose_watched(session);
@@ -435,7 +454,7 @@ bool leave_session(Session& session) {
   if (!self.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kLeaving), std::memory_order_acq_rel)) {
     return false;
   }
-  if (self.in_mpi.load(std::memory_order_relaxed) != 0) {
+  if (is_in_mpi(self)) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
   }
   session.ledger->held_slots.fetch_sub(self.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
@@ -446,9 +465,7 @@ void forget_session_in_child(Session& session) {
   const int descriptors[] = {session.listen_descriptor, session.doorbell_descriptor, session.watched_descriptor,
                              session.messages_descriptor, ledger_descriptor};
   for (const int descriptor : descriptors) {
-    if (descriptor >= 0) {
-      (void)system_call(SYS_close, descriptor);
-    }
+    base::close_own(descriptor);
   }
   session = Session{};
   ledger_descriptor = -1;

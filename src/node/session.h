@@ -29,6 +29,7 @@ struct Session {
   int doorbell_descriptor = -1;
   int watched_descriptor = -1;  // pidfd of the member we watch, or -1
   int watched_index = -1;
+  int watched_pid = 0;
 };
 
 /// Joins (or founds) the session of this job. Blocks for at most about 10 s. kUnavailable if no socket can be had.

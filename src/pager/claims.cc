@@ -2,7 +2,9 @@
 //
 // While memory is enough, what is allocated counts against the budget, and what is given up is punched at once; nobody watches.
 // A claim that does not fit makes the node short: every process arms (arming.cc), and from then on what is resident counts,
-// and the pager's thread does all this. One lock keeps the two apart.
+// and the pager's thread does all this. One lock keeps the two apart. Who holds memory takes none: signal handlers may.
+#include <signal.h>
+
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "pager/pager.h"
@@ -19,6 +21,35 @@ using base::Status;
 using detail::the_session;
 
 std::atomic<bool> armed_flag{false};
+
+/// Holds the lock with signals blocked: a handler of the program's may write from evictable memory, and so may wait for the
+/// lock. Not those that this thread's own accesses cause.
+class TransitionHolder {
+ public:
+  TransitionHolder() {
+    uint64_t all = ~uint64_t{0};
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) {
+      all &= ~(uint64_t{1} << (own - 1));
+    }
+    (void)base::system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before_, sizeof all);
+    transition_lock.lock();
+  }
+  ~TransitionHolder() {
+    transition_lock.unlock();
+    (void)base::system_call(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof before_);
+  }
+  TransitionHolder(const TransitionHolder&) = delete;
+  TransitionHolder& operator=(const TransitionHolder&) = delete;
+
+ private:
+  uint64_t before_ = 0;
+};
+
+/// Whether this process has begun to arm, as who has just added a hold must know: if not, arm() finds the hold.
+bool arms() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return the_session.self->arms.load(std::memory_order_relaxed) != 0;
+}
 
 void make_short() {
   note_short();
@@ -48,7 +79,7 @@ void become_armed() {
 void claim_blocks(uint64_t count) {
   const auto bytes = static_cast<int64_t>(count * arena::kBlockBytes);
   {
-    base::LockHolder lock(transition_lock);
+    const TransitionHolder lock;
     if (is_armed()) {
       return;  // reserved when touched
     }
@@ -69,7 +100,7 @@ void discard_blocks(uint64_t block, uint64_t count) {
     return;
   }
   {
-    base::LockHolder lock(transition_lock);
+    const TransitionHolder lock;
     if (!is_armed()) {
       for (uint64_t each = block; each < block + count; ++each) {
         unpin(each);
@@ -93,7 +124,7 @@ void let_touch_ahead(uint64_t block, uint64_t count, bool may) {
 }
 
 void unclaim_blocks(uint64_t count) {
-  base::LockHolder lock(transition_lock);
+  const TransitionHolder lock;
   if (!is_armed()) {
     node::release(*the_session.ledger, *the_session.self, static_cast<int64_t>(count * arena::kBlockBytes));
   }
@@ -101,7 +132,7 @@ void unclaim_blocks(uint64_t count) {
 
 Status grow(uint64_t bytes) {
   {
-    base::LockHolder lock(transition_lock);
+    const TransitionHolder lock;
     if (bytes <= detail::the_partition.committed.load(std::memory_order_relaxed)) {
       return Status::kOk;
     }
@@ -118,7 +149,7 @@ Status grow(uint64_t bytes) {
 
 Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
                          bool (*copy)(uintptr_t address, uint64_t bytes, uint64_t offset)) {
-  base::LockHolder lock(transition_lock);
+  const TransitionHolder lock;
   // Held until they are watched: until then the pager does not see what is written to them (arena/whole_blocks.h).
   const uint64_t first = arena::block_of(offset);
   const uint64_t last = arena::block_of(offset + bytes - 1);
@@ -142,25 +173,28 @@ Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
 }
 
 bool is_armed_for_sure() {
-  const base::LockHolder lock(transition_lock);
+  const TransitionHolder lock;
   return is_armed();
 }
 
 bool populate_while_unarmed(uintptr_t address, uint64_t bytes) {
-  base::LockHolder lock(transition_lock);
-  if (is_armed()) {
-    return false;
-  }
-  if (!engine_serves_kernel()) {
+  if (!arms()) {
+    if (engine_serves_kernel()) {
+      return true;
+    }
     // The process may arm while the kernel is at work on this range; no page of it may be missing then.
     const uintptr_t page = address & ~(arena::kPageBytes - 1);
     (void)base::system_call(SYS_madvise, page, address + bytes - page, MADV_POPULATE_WRITE);
+    if (!arms()) {
+      return true;
+    }
   }
-  return true;
+  const TransitionHolder until_it_has_armed;
+  return false;
 }
 
 bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before) {
-  const base::LockHolder lock(transition_lock);
+  const TransitionHolder lock;
   before = word_of(block).load(std::memory_order_relaxed);
   do {
     if ((before & bit) != 0) {

@@ -15,6 +15,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "base/own_descriptors.h"
 #include "base/system_calls.h"
 #include "pager/engine.h"
 #include "pager/fork.h"
@@ -34,17 +35,17 @@ constexpr uint64_t kFeatures = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_S
 int open_userfaultfd(bool user_mode_only) {
   const int flags = O_CLOEXEC | O_NONBLOCK;
   if (user_mode_only) {
-    return static_cast<int>(system_call(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY));
+    return base::own(system_call(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY));
   }
   const long device = system_call(SYS_openat, AT_FDCWD, "/dev/userfaultfd", O_RDWR | O_CLOEXEC);
   if (!base::is_error(device)) {
     const long descriptor = system_call(SYS_ioctl, device, USERFAULTFD_IOC_NEW, flags);
     (void)system_call(SYS_close, device);
     if (!base::is_error(descriptor)) {
-      return static_cast<int>(descriptor);
+      return base::own(descriptor);
     }
   }
-  return static_cast<int>(system_call(SYS_userfaultfd, flags));
+  return base::own(system_call(SYS_userfaultfd, flags));
 }
 
 bool too_old = false;  // a userfaultfd could be had, but it cannot do what is needed
@@ -61,7 +62,7 @@ class UserfaultfdEngine final : public FaultEngine {
     api.api = UFFD_API;
     api.features = kFeatures;
     if (base::is_error(system_call(SYS_ioctl, descriptor_, UFFDIO_API, &api))) {
-      close(descriptor_);  // a kernel before 6.4 lacks write-protection of unpopulated shared memory
+      base::close_own(descriptor_);  // a kernel before 6.4 lacks write-protection of unpopulated shared memory
       too_old = true;
       return false;
     }
@@ -207,7 +208,7 @@ int open_child_userfaultfd(bool user_mode_only) {
   api.api = UFFD_API;
   api.features = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM;
   if (descriptor >= 0 && base::is_error(system_call(SYS_ioctl, descriptor, UFFDIO_API, &api))) {
-    (void)system_call(SYS_close, descriptor);
+    base::close_own(descriptor);
     return -1;
   }
   return descriptor;

@@ -153,7 +153,8 @@ int64_t write_out(uint64_t block, bool keep) {
   if (!is_apart(block)) {
     return 0;
   }
-  if (!has_store_room(block * kBlockBytes)) {
+  const bool has_room = has_store_room(block * kBlockBytes);
+  if (!has_room) {
     if (!is_all_zero(block)) {
       return 0;
     }
@@ -188,6 +189,10 @@ int64_t write_out(uint64_t block, bool keep) {
       ++first;
       --count;
       continue;
+    }
+    if (!has_room) {  // it was written to before it was protected
+      undo_write(first);
+      return 0;
     }
     uint64_t run = 1;
     while (run < count && !is_all_zero(first + run)) {

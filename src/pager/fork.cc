@@ -31,6 +31,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "base/own_descriptors.h"
 #include "pager/checksums.h"
 #include "pager/fork_channel.h"
 #include "pager/state.h"
@@ -72,12 +73,10 @@ void forget(Child& child, bool disarm = true) {
   if (disarm) {
     disarm_lifeline(child.lifeline_read);
   }
-  (void)system_call(SYS_close, child.socket);
-  (void)system_call(SYS_close, child.lifeline);
-  (void)system_call(SYS_close, child.lifeline_read);
-  if (child.fault_descriptor >= 0) {
-    (void)system_call(SYS_close, child.fault_descriptor);
-  }
+  base::close_own(child.socket);
+  base::close_own(child.lifeline);
+  base::close_own(child.lifeline_read);
+  base::close_own(child.fault_descriptor);
   (void)system_call(SYS_munmap, child.given, bitmap_bytes(child.blocks));
   (void)system_call(SYS_munmap, child.zero, bitmap_bytes(child.blocks));
   child = Child{};
@@ -245,7 +244,9 @@ void take_hello(Child& child) {
     forget(child);
     return;
   }
-  memcpy(&child.fault_descriptor, CMSG_DATA(header), sizeof(int));
+  int received = -1;
+  memcpy(&received, CMSG_DATA(header), sizeof(int));
+  child.fault_descriptor = base::own(received);
   (void)write_all(child.socket, "k", 1);
 }
 
@@ -397,7 +398,7 @@ base::Status prepare_fork() {
 void finish_fork_in_parent() {
   drop_held_copies();
   if (fork_channel.child_end >= 0) {
-    (void)system_call(SYS_close, fork_channel.child_end);
+    base::close_own(fork_channel.child_end);
     fork_channel = {};  // the rest is the new child's
   }
 }
@@ -407,11 +408,11 @@ bool has_fork_children() { return living_children.load(std::memory_order_acquire
 void drop_children_in_child() {
   for (Child& child : children) {
     if (child.used) {
-      (void)system_call(SYS_close, child.fault_descriptor);
+      base::close_own(child.fault_descriptor);
       if (child.socket != fork_channel.parent_end) {
-        (void)system_call(SYS_close, child.socket);
-        (void)system_call(SYS_close, child.lifeline);
-        (void)system_call(SYS_close, child.lifeline_read);
+        base::close_own(child.socket);
+        base::close_own(child.lifeline);
+        base::close_own(child.lifeline_read);
       }
       child.used = false;
     }

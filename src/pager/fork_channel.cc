@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/own_descriptors.h"
 #include "pager/state.h"
 
 namespace headroom::pager {
@@ -43,16 +44,14 @@ bool open_fork_channel() {
     (void)system_call(SYS_close, lifeline[1]);
     return false;
   }
-  fork_channel = {ends[0], ends[1], lifeline[1], lifeline[0]};
+  fork_channel = {base::own(ends[0]), base::own(ends[1]), base::own(lifeline[1]), base::own(lifeline[0])};
   return true;
 }
 
 void close_fork_channel() {
   for (const int descriptor :
        {fork_channel.parent_end, fork_channel.child_end, fork_channel.lifeline_write, fork_channel.lifeline_read}) {
-    if (descriptor >= 0) {
-      (void)system_call(SYS_close, descriptor);
-    }
+    base::close_own(descriptor);
   }
   fork_channel = {};
 }

@@ -7,6 +7,8 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "base/own_descriptors.h"
+#include "pager/all_rights.h"
 #include "pager/fork.h"
 #include "pager/fork_channel.h"
 #include "pager/state.h"
@@ -111,8 +113,8 @@ void receive_by_stream(int socket) {
 void finish_fork_in_child() {
   const int socket = fork_channel.child_end;
   if (socket >= 0) {
-    (void)system_call(SYS_close, fork_channel.parent_end);
-    (void)system_call(SYS_close, fork_channel.lifeline_write);
+    base::close_own(fork_channel.parent_end);
+    base::close_own(fork_channel.lifeline_write);
     if (!receive_by_faults(socket)) {
       disarm_lifeline(fork_channel.lifeline_read);
       receive_by_stream(socket);
@@ -123,32 +125,37 @@ void finish_fork_in_child() {
   }
   drop_children_in_child();
   for (int file = 0; file < state.files.count; ++file) {
-    (void)system_call(SYS_close, state.files.descriptors[file]);
+    base::close_own(state.files.descriptors[file]);
   }
-  (void)system_call(SYS_close, state.partition->descriptor);
-  (void)system_call(SYS_close, state.partition->table_descriptor);
-  if (state.engine->descriptor() >= 0) {
-    (void)system_call(SYS_close, state.engine->descriptor());
-  }
+  base::close_own(state.partition->descriptor);
+  base::close_own(state.partition->table_descriptor);
+  base::close_own(state.engine->descriptor());
 }
 
 void finish_fork_in_grandchild() {
   for (const Kept& each : kept) {
     if (each.descriptor >= 0 && keep(each.descriptor).file == each.file) {
-      (void)system_call(SYS_close, each.descriptor);
+      base::close_own(each.descriptor);
     }
   }
 }
 
 void make_private_in_child() {
-  // Block by block: the arena's addresses of blocks that are static data are nobody's, and nobody would serve them.
-  const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
-  for (uint64_t block = 0; block < blocks; ++block) {
-    const View view = view_of_block(*state.partition, block);
-    for (uint64_t at = 0; at < view.bytes; at += kPageBytes) {
-      (void)*reinterpret_cast<volatile char*>(view.address + at);
-    }
-  }
+  for_each_view([](uintptr_t address, uint64_t bytes, uint64_t) {
+    with_all_rights(address, bytes, [](uintptr_t begin, uint64_t part) {
+      for (uintptr_t page = begin & ~(kPageBytes - 1); page < begin + part; page += kPageBytes) {
+        // The arena's addresses of blocks that are static data are nobody's, and nobody would serve them.
+        uint64_t offset = 0;
+        if (!find_offset(*state.partition, page, offset)) {
+          continue;
+        }
+        if (const View view = view_of_block(*state.partition, block_of(offset)); page - view.address < view.bytes) {
+          // Written to: a page of zeros that was only read is not the child's own, and goes when the parent gives up its own.
+          __atomic_fetch_or(reinterpret_cast<char*>(page), 0, __ATOMIC_RELAXED);
+        }
+      }
+    });
+  });
 }
 
 }  // namespace headroom::pager

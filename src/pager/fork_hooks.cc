@@ -56,6 +56,14 @@ void after_fork_in_child() {
   node::forget_session_in_child(detail::the_session);
 }
 
+void program_is_replaced(bool replaced) {
+  // A child of vfork() sees its parent's memory.
+  if (is_running() && !is_forked_child() &&
+      base::system_call(SYS_getpid) == detail::the_session.self->pid.load(std::memory_order_relaxed)) {
+    detail::the_session.self->replacing.store(replaced ? 1 : 0, std::memory_order_release);
+  }
+}
+
 bool is_forked_child() { return forked_child.load(std::memory_order_relaxed); }
 
 void prepare_to_leave() {

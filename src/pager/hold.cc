@@ -191,6 +191,12 @@ void unlock(const void* address, uint64_t bytes) {
   });
 }
 
+void unlock_all() {
+  for (uint64_t block = 0; block < partition().committed.load(std::memory_order_relaxed) / kBlockBytes; ++block) {
+    end_keeping(block, kLocked);
+  }
+}
+
 bool is_pinned(const void* address) {
   uint64_t offset = 0;
   return find_offset(partition(), reinterpret_cast<uintptr_t>(address), offset) &&

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "pager/line_reader.h"
 #include "pager/read_buffers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -19,48 +20,6 @@ namespace headroom::pager {
 namespace {
 
 using base::system_call;
-
-/// Reads a file of /proc line by line through a small buffer, without allocating.
-class LineReader {
- public:
-  explicit LineReader(const char* path) : file_(system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)) {}
-  ~LineReader() {
-    if (!base::is_error(file_)) {
-      (void)system_call(SYS_close, file_);
-    }
-  }
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
-
-  /// The next line without its end (cut off where it is longer than the buffer), or nullptr.
-  const char* next() {
-    for (;;) {
-      if (char* end = static_cast<char*>(memchr(buffer_ + at_, '\n', filled_ - at_))) {
-        *end = 0;
-        const char* line = buffer_ + at_;
-        at_ = static_cast<size_t>(end - buffer_) + 1;
-        return line;
-      }
-      memmove(buffer_, buffer_ + at_, filled_ - at_);
-      filled_ -= at_;
-      at_ = 0;
-      if (filled_ == sizeof buffer_) {
-        filled_ = 0;
-      }
-      const long bytes = base::is_error(file_) ? 0 : system_call(SYS_read, file_, buffer_ + filled_, sizeof buffer_ - filled_);
-      if (bytes <= 0) {
-        return nullptr;
-      }
-      filled_ += static_cast<size_t>(bytes);
-    }
-  }
-
- private:
-  long file_;
-  size_t at_ = 0;
-  size_t filled_ = 0;
-  char buffer_[8192] = {};
-};
 
 /// The number in "Pss:     12 kB" in bytes, or -1 if the line is another.
 int64_t field(const char* line, const char* name) {

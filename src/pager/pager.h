@@ -155,6 +155,11 @@ bool try_pin(const void* address, uint64_t bytes);
 /// As try_pin(), until unlock(); for mlock(), which does not count either.
 bool try_lock(const void* address, uint64_t bytes);
 void unlock(const void* address, uint64_t bytes);
+/// For munlockall().
+void unlock_all();
+
+/// This process calls execve(), or that has failed.
+void program_is_replaced(bool replaced);
 /// Whether the block that `address`, in evictable memory, lies in is pinned.
 bool is_pinned(const void* address);
 

@@ -86,14 +86,14 @@ void Replacement::unlink(uint64_t block) {
 
 /// Makes room among the kept blocks for one that was last used at `last_used`: the kept block that has been hidden in vain for
 /// longer passes on, and so do those that have been for much longer. False if there is none.
-bool Replacement::displace_kept(uint32_t last_used) {
+bool Replacement::displace_kept(uint64_t last_used) {
   if (last_used == 0) {
     return false;
   }
   int displaced = 0;
   while (displaced < kMostDisplaced && lists_[kKeptHidden].head != kNoBlock) {
     const uint32_t oldest = lists_[kKeptHidden].head;
-    const uint32_t hidden_at = blocks_[oldest].hidden_at;
+    const uint64_t hidden_at = blocks_[oldest].hidden_at;
     const bool much_older = now_ - hidden_at >= uint64_t{kMuchOlder} * (now_ - last_used);
     if (hidden_at >= last_used || (displaced > 0 && !much_older)) {
       break;
@@ -143,7 +143,7 @@ void Replacement::forget(uint64_t block) {
 
 void Replacement::loaded(uint64_t block, bool whole) {
   const auto number = static_cast<uint32_t>(block);
-  const uint32_t last_used = blocks_[block].used_at;
+  const uint64_t last_used = blocks_[block].used_at;
   coming_ -= blocks_[block].coming ? 1 : 0;
   blocks_[block].coming = false;
   ++now_;
@@ -191,7 +191,7 @@ void Replacement::used(uint64_t block) {
   }
   ++now_;
   const auto number = static_cast<uint32_t>(block);
-  const uint32_t last_used = entry.used_at;
+  const uint64_t last_used = entry.used_at;
   const bool was_kept = entry.place == kKeptHidden;
   const bool again = !entry.ahead;
   const uint32_t next = entry.next;

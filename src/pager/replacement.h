@@ -96,9 +96,9 @@ class Replacement {
   struct Block {
     uint32_t next;
     uint32_t previous;
-    uint32_t used_at;    // 0: never
-    uint32_t hidden_at;  // while it is hidden
-    uint32_t came_back_at;
+    uint64_t used_at;    // 0: never. (32 bits would be over after 2 days at 3 GB/s.)
+    uint64_t hidden_at;  // while it is hidden
+    uint64_t came_back_at;
     Place place;  // meaningful while `listed`
     bool listed;
     bool ahead;   // read ahead, and not seen in use
@@ -122,14 +122,14 @@ class Replacement {
   void used_with_first(uint32_t first, uint32_t next);
   void prepend(uint32_t block, Place place);
   [[nodiscard]] bool is_in_hidden_place(uint64_t block) const;
-  bool displace_kept(uint32_t last_used);
+  bool displace_kept(uint64_t last_used);
   [[nodiscard]] bool is_chosen(uint64_t block) const;
   bool displace_unchosen();
 
   Block* blocks_ = nullptr;
   List lists_[kPlaces];
-  uint32_t now_ = 0;
-  uint32_t turn_began_ = 0;
+  uint64_t now_ = 0;
+  uint64_t turn_began_ = 0;
   uint64_t came_back_ = 0;
   uint64_t left_again_ = 0;
   uint64_t coming_ = 0;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "base/own_descriptors.h"
 #include "base/system_calls.h"
 
 namespace headroom::pager {
@@ -56,7 +57,7 @@ int claim_some() {
 }  // namespace
 
 base::Result<int> open_request_descriptor() {
-  event_descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  event_descriptor = base::own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (event_descriptor < 0) {
     return base::Status::kNoMemory;
   }

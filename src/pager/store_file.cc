@@ -8,6 +8,7 @@
 
 #include "arena/addresses.h"
 #include "base/log.h"
+#include "base/own_descriptors.h"
 #include "base/settings.h"
 #include "base/system_calls.h"
 #include "pager/store.h"
@@ -23,7 +24,7 @@ using base::system_call;
 int open_nameless(const char* directory, int flags) {
   long descriptor = system_call(SYS_openat, AT_FDCWD, directory, O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
   if (descriptor != -EOPNOTSUPP && descriptor != -EISDIR && descriptor != -ENOENT) {
-    return static_cast<int>(descriptor);
+    return base::own(descriptor);
   }
   // File systems without O_TMPFILE (NFS, some overlay file systems): make a name and remove it at once.
   char path[4096];
@@ -32,7 +33,7 @@ int open_nameless(const char* directory, int flags) {
   if (!base::is_error(descriptor)) {
     (void)system_call(SYS_unlinkat, AT_FDCWD, path, 0);
   }
-  return static_cast<int>(descriptor);
+  return base::own(descriptor);
 }
 
 /// Direct I/O may be refused at open or only at the first transfer; try one.
@@ -61,9 +62,7 @@ base::Result<int> open_in(const char* directory, bool& direct) {
     if (direct) {
       return descriptor;
     }
-    if (descriptor >= 0) {
-      close(descriptor);
-    }
+    base::close_own(descriptor);
     if (settings.store_direct == StoreDirectChoice::kOn) {
       base::log_warning(
           "error: --store-direct on: the file system of %s refuses direct I/O; use another --storage, or --store-direct auto",

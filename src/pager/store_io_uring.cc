@@ -15,6 +15,7 @@
 #include <new>
 
 #include "base/log.h"
+#include "base/own_descriptors.h"
 #include "base/system_calls.h"
 #include "pager/store.h"
 
@@ -32,8 +33,8 @@ class IoUringStore final : public Store {
     if (base::is_error(ring)) {
       return false;
     }
-    ring_ = static_cast<int>(ring);
-    event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ring_ = base::own(ring);
+    event_ = base::own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (event_ < 0 || (parameters.features & IORING_FEAT_SINGLE_MMAP) == 0 ||
         base::is_error(system_call(SYS_io_uring_register, ring_, IORING_REGISTER_EVENTFD, &event_, 1))) {
       return false;
@@ -130,7 +131,8 @@ class IoUringStore final : public Store {
     submit({true, 0, page, 4096, 0});
     (void)system_call(SYS_io_uring_enter, ring_, 0, 1, IORING_ENTER_GETEVENTS, nullptr, 0);
     Completion done = {};
-    const bool works = collect(&done, 1) == 1 && done.error == 0;
+    // A full disk says nothing else against it.
+    const bool works = collect(&done, 1) == 1 && (done.error == 0 || done.error == ENOSPC || done.error == EDQUOT);
     munmap(page, 4096);
     return works;
   }

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <new>
 
+#include "base/own_descriptors.h"
 #include "base/system_calls.h"
 #include "pager/store.h"
 #include "pager/thread.h"
@@ -27,7 +28,7 @@ class ThreadStore final : public Store {
 
   bool open(const StoreFiles& files) {
     files_ = &files;
-    event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    event_ = base::own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (event_ < 0) {
       return false;
     }

@@ -37,10 +37,25 @@ pid_t process_of_constructor = 0;
 /// Whether begin_process() has run: a constructor of another library's may fork before.
 bool has_begun() { return process_of_constructor != 0; }
 
+/// The C library's lock of the list of all streams, which fork() takes after us. Who has it may be writing to memory that is
+/// protected from here on until the child is there, and the child would never be. (It may be taken again by its owner.)
+struct StreamListLock {
+  void (*lock)() = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "_IO_list_lock"));
+  void (*unlock)() = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "_IO_list_unlock"));
+};
+StreamListLock* stream_list = nullptr;
+
+void lock_streams(bool lock) {
+  if (stream_list != nullptr && stream_list->lock != nullptr && stream_list->unlock != nullptr) {
+    (lock ? stream_list->lock : stream_list->unlock)();
+  }
+}
+
 void before_fork() {
   if (!has_begun()) {
     return;
   }
+  lock_streams(true);
   heap::lock_for_fork();
   pager::before_fork();
 }
@@ -50,6 +65,7 @@ void after_fork_in_parent() {
   }
   pager::after_fork_in_parent();
   heap::unlock_after_fork();
+  lock_streams(false);
 }
 void after_fork_in_child() {
   if (!has_begun()) {
@@ -65,6 +81,8 @@ void register_fork_handlers() {
   static bool registered = false;  // constructors run one after the other
   if (!registered) {
     registered = true;
+    static StreamListLock found;
+    stream_list = &found;
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   }
 }

@@ -164,11 +164,15 @@ int main(int count, char** words) {
   sigset_t before;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &before);
+  struct sigaction of_children = {};  // ignored, the program's end would leave no status
+  sigaction(SIGCHLD, nullptr, &of_children);
+  signal(SIGCHLD, SIG_DFL);
   pass_signals_on();
   const int signature = open_signature();
   program = fork();
   if (program == 0) {
     pass_no_signals_on();
+    sigaction(SIGCHLD, &of_children, nullptr);
     sigprocmask(SIG_SETMASK, &before, nullptr);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_descriptors.h"
 #include "base/system_calls.h"
 
 namespace headroom::trace {
@@ -90,7 +91,7 @@ bool open_trace(const char* directory) {
     base::log_warning("no trace is taken: %s cannot be made: %s", path, strerror(static_cast<int>(-opened)));
     return false;
   }
-  file = static_cast<int>(opened);
+  file = base::own(opened);
   const uint64_t magic = kTraceMagic;
   (void)base::system_call(SYS_write, file, &magic, sizeof magic);
   detail::recording.store(true, std::memory_order_release);

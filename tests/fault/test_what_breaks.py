@@ -288,9 +288,7 @@ def test_tools_that_use_the_profiling_interface(mpi, place, way, mode, tmp_path)
 
 def test_a_program_that_runs_without_headroom_is_noticed(tmp_path):
     source = tmp_path / "static.c"
-    source.write_text(
-        "#include <stdlib.h>\nint main(int count, char** words) { count > 1 ? abort() : exit(0); }\n"
-    )
+    source.write_text("#include <stdlib.h>\nint main(int count, char** words) { count > 1 ? abort() : exit(0); }\n")
     subprocess.run(["gcc", "-static", "-o", tmp_path / "static", source], check=True)
     for command, status, without in (
         ([tmp_path / "static"], 0, True),

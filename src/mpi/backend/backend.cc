@@ -423,11 +423,14 @@ int wrap_Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info,
   return error;
 }
 
+#include "attributes_of_self.inc"
+
 template <int kProfiled>
 int wrap_Finalize() {
   if (is_inner(kProfiled, __builtin_return_address(0))) {
     return real.Finalize[kProfiled]();
   }
+  delete_attributes_of_self<kProfiled>();
   end_direct();
   const InsideLibrary inside;
   const WithoutSlot waiting;

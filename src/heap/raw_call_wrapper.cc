@@ -1,0 +1,150 @@
+// syscall(): what a program hands to the kernel past the C library's functions. Calls that a wrapper of ours exists for go
+// through it, so that memory is held, or pinned where the kernel works on after the call; the others go straight on.
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/system_calls.h"
+#include "heap/held_calls.h"
+#include "heap/io_uring_wrappers.h"
+
+extern "C" int io_submit(aio_context_t context, long count, iocb** operations);  // asynchronous_wrappers.cc
+
+namespace {
+
+using namespace headroom;
+
+/// syscall() is no place to be cancelled in.
+class NotCancelled {
+ public:
+  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
+  NotCancelled(const NotCancelled&) = delete;
+  NotCancelled& operator=(const NotCancelled&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+template <typename T>
+T* pointer(long argument) {
+  return reinterpret_cast<T*>(argument);
+}
+
+/// Positions in two words are of 32-bit systems; here the lower one is all.
+bool has_wrapper(long number, const long (&a)[6], long& result) {
+  const auto file = static_cast<int>(a[0]);
+  const auto count = static_cast<int>(a[2]);
+  const auto bytes = static_cast<size_t>(a[2]);
+  switch (number) {
+    case SYS_read:
+      result = read(file, pointer<void>(a[1]), bytes);
+      return true;
+    case SYS_write:
+      result = write(file, pointer<void>(a[1]), bytes);
+      return true;
+    case SYS_pread64:
+      result = pread(file, pointer<void>(a[1]), bytes, a[3]);
+      return true;
+    case SYS_pwrite64:
+      result = pwrite(file, pointer<void>(a[1]), bytes, a[3]);
+      return true;
+    case SYS_readv:
+      result = readv(file, pointer<iovec>(a[1]), count);
+      return true;
+    case SYS_writev:
+      result = writev(file, pointer<iovec>(a[1]), count);
+      return true;
+    case SYS_preadv:
+      result = preadv(file, pointer<iovec>(a[1]), count, a[3]);
+      return true;
+    case SYS_pwritev:
+      result = pwritev(file, pointer<iovec>(a[1]), count, a[3]);
+      return true;
+    case SYS_preadv2:
+      result = preadv2(file, pointer<iovec>(a[1]), count, a[3], static_cast<int>(a[5]));
+      return true;
+    case SYS_pwritev2:
+      result = pwritev2(file, pointer<iovec>(a[1]), count, a[3], static_cast<int>(a[5]));
+      return true;
+    case SYS_recvfrom:
+      result =
+          recvfrom(file, pointer<void>(a[1]), bytes, static_cast<int>(a[3]), pointer<sockaddr>(a[4]), pointer<socklen_t>(a[5]));
+      return true;
+    case SYS_sendto:
+      result = sendto(file, pointer<void>(a[1]), bytes, static_cast<int>(a[3]), pointer<sockaddr>(a[4]),
+                      static_cast<socklen_t>(a[5]));
+      return true;
+    case SYS_recvmsg:
+      result = recvmsg(file, pointer<msghdr>(a[1]), count);
+      return true;
+    case SYS_sendmsg:
+      result = sendmsg(file, pointer<msghdr>(a[1]), count);
+      return true;
+    case SYS_vmsplice:
+      result = vmsplice(file, pointer<iovec>(a[1]), bytes, static_cast<unsigned>(a[3]));
+      return true;
+    case SYS_process_vm_writev:
+      result = process_vm_writev(file, pointer<iovec>(a[1]), bytes, pointer<iovec>(a[3]), static_cast<unsigned long>(a[4]),
+                                 static_cast<unsigned long>(a[5]));
+      return true;
+    case SYS_io_submit: {
+      result = io_submit(static_cast<aio_context_t>(a[0]), a[1], pointer<iocb*>(a[2]));
+      if (result < 0) {
+        errno = static_cast<int>(-result);
+        result = -1;
+      }
+      return true;
+    }
+    case SYS_munmap:
+      result = munmap(pointer<void>(a[0]), static_cast<size_t>(a[1]));
+      return true;
+    case SYS_madvise:
+      result = madvise(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
+      return true;
+    case SYS_mprotect:
+      result = mprotect(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
+      return true;
+    case SYS_close:
+      result = close(file);
+      return true;
+    case SYS_close_range:
+      result = close_range(static_cast<unsigned>(a[0]), static_cast<unsigned>(a[1]), count);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+HEADROOM_EXPORT long syscall(long number, ...) noexcept {
+  va_list list;
+  va_start(list, number);
+  long arguments[6];
+  for (long& argument : arguments) {
+    argument = va_arg(list, long);
+  }
+  va_end(list);
+  long result = -1;
+  {
+    const NotCancelled not_cancelled;
+    if (has_wrapper(number, arguments, result)) {
+      return result;
+    }
+  }
+  const bool refused = number == SYS_io_uring_setup && heap::refuses_ring(__builtin_return_address(0));
+  result = refused
+               ? -ENOSYS
+               : base::system_call6(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+  if (base::is_error(result)) {
+    errno = static_cast<int>(-result);
+    return -1;
+  }
+  return result;
+}

@@ -1,0 +1,51 @@
+// See all_rights.h.
+#include "pager/all_rights.h"
+
+#include <sys/mman.h>
+
+#include "pager/line_reader.h"
+
+namespace headroom::pager {
+namespace {
+
+uintptr_t read_hexadecimal(const char*& at) {
+  uintptr_t value = 0;
+  for (;; ++at) {
+    const char digit = *at;
+    const int worth = digit >= '0' && digit <= '9' ? digit - '0' : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+    if (worth < 0) {
+      return value;
+    }
+    value = value * 16 + static_cast<uintptr_t>(worth);
+  }
+}
+
+}  // namespace
+
+void with_all_rights(uintptr_t address, uint64_t bytes, void (*function)(uintptr_t begin, uint64_t bytes)) {
+  const uintptr_t end = address + bytes;
+  LineReader mappings("/proc/self/maps");
+  while (const char* line = mappings.next()) {
+    const uintptr_t from = read_hexadecimal(line);
+    const uintptr_t to = *line == '-' ? read_hexadecimal(++line) : 0;
+    const uintptr_t first = from > address ? from : address;
+    const uintptr_t last = to < end ? to : end;
+    if (first >= last) {
+      continue;
+    }
+    const char* rights = line + 1;  // "r-xp"
+    const long before =
+        (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0) | (rights[2] == 'x' ? PROT_EXEC : 0);
+    const bool lacks = (before & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE);
+    const uintptr_t page = first & ~uintptr_t{4095};
+    if (lacks) {
+      (void)base::system_call(SYS_mprotect, page, (last - page + 4095) & ~uint64_t{4095}, before | PROT_READ | PROT_WRITE);
+    }
+    function(first, last - first);
+    if (lacks) {
+      (void)base::system_call(SYS_mprotect, page, (last - page + 4095) & ~uint64_t{4095}, before);
+    }
+  }
+}
+
+}  // namespace headroom::pager

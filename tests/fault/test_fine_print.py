@@ -1,0 +1,72 @@
+"""What the C library and the kernel promise holds in memory that may be moved to storage (programs/fine_print.c)."""
+
+import signal
+import subprocess
+from functools import partial
+
+import pytest
+
+from conftest import HEADROOM, compile_program, environment, headroom_run, plain_run
+
+MIB = 1 << 20
+CLOSING = [f"descriptors-{way}" for way in ("close", "close_range", "closefrom", "dup2", "raw")]
+PRESSED = [*CLOSING, "maps", "children", "raw_calls", "stacks"]  # in more than they may have
+
+
+@pytest.mark.parametrize("case", [*PRESSED, "rights", "handlers", "sockets"])
+def test_fine_print(case, engine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    memory = "48M" if case in PRESSED else "256M"
+    program = compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0")
+    run = headroom_run([program, case], tmp_path, memory=memory, engine=engine, timeout=60)
+    assert (run.status, run.output) == (0, "ok\n"), run.errors
+    assert run.engines() == {engine}
+    assert run.short_of_memory == (case in PRESSED)
+    if case in PRESSED:
+        assert run.total("bytes_written") > 8 * MIB
+    assert "warning" not in run.errors or case == "maps", run.errors
+
+
+@pytest.mark.parametrize("case", ["maps", "rights", "children", "handlers", "raw_calls", "stacks"])
+def test_the_same_without_headroom(case, tmp_path, monkeypatch):
+    """What is asked for is what the system does, but for what only Headroom refuses."""
+    monkeypatch.chdir(tmp_path)
+    done = plain_run([compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0"), case], timeout=60)
+    refused = {"maps": "a promise that is not kept"}
+    assert done.stdout == refused.get(case, "ok") + "\n"
+
+
+@pytest.mark.parametrize(("case", "ranks"), [("tallies", 6), ("attributes", 3), ("errors", 2), ("leave", 2)])
+def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
+    program = compile_program(mpi, "fine_print_mpi.c")
+    run = headroom_run([program, case], tmp_path, before=mpi.command(ranks), memory="1G", timeout=60)
+    assert (run.status, run.output) == (0, "ok\n"), run.errors
+    assert "warning" not in run.errors and "ended" not in run.errors, run.errors
+    if case == "tallies":
+        assert run.total("collectives_by_tally") > 0
+    elif case != "leave":
+        assert run.total("messages_direct") > 0
+
+
+def test_status_where_nobody_waits_for_children():
+    """Whoever starts us may ignore the ends of children."""
+    for command, status in (("exit 3", 3), ("kill -SEGV $$", -signal.SIGSEGV)):
+        words = [HEADROOM, "run", "--memory", "64M", "sh", "-c", command]
+        ignoring = partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
+        done = subprocess.run(words, env=environment(), preexec_fn=ignoring, capture_output=True, timeout=60, check=False)
+        assert done.returncode == status
+
+
+def test_another_program_has_none_of_the_memory(tmp_path):
+    """A process that becomes another program, which needs no memory of ours, leaves its share to the others, and ends as it
+    likes."""
+    script = """
+        becomes_another() { sleep 0.5; exec "$1" 40 exec; }
+        becomes_another "$1" & "$1" 40 stay; status=$?; wait; exit $status
+    """
+    program = compile_program(None, "becomes_another.c")
+    run = headroom_run(["sh", "-c", script, "sh", program], tmp_path, memory="32M", timeout=60)
+    assert run.status == 0 and run.output.count("ok\n") == 2, run.errors
+    assert "ended unexpectedly" not in run.errors, run.errors
+    stays = min(run.report["ranks"], key=lambda rank: rank["bytes_read"])
+    assert len(run.report["ranks"]) == 2 and 2 * 8 * MIB < stays["bytes_read"] < 2 * 20 * MIB

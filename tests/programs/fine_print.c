@@ -1,0 +1,299 @@
+/* What the C library and the kernel promise, in memory that may be moved to storage: one promise a run. usage: fine_print CASE.
+ * Prints "ok", or what is wrong. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { kMib = 1 << 20, kFiles = 40 };
+
+static const char* wrong;
+static char array[8 * kMib] __attribute__((aligned(4096)));
+
+static void must(int holds, const char* what) {
+  if (!holds && wrong == NULL) {
+    wrong = what;
+  }
+}
+
+static uint64_t* filled(size_t mebibytes, uint64_t seed) {
+  uint64_t* words = malloc(mebibytes * kMib);
+  for (size_t i = 0; i < mebibytes * kMib / 8; ++i) {
+    words[i] = i * 2654435761u + seed;
+  }
+  return words;
+}
+
+static int is_filled(const uint64_t* words, size_t mebibytes, uint64_t seed) {
+  for (size_t i = 0; i < mebibytes * kMib / 8; ++i) {
+    if (words[i] != i * 2654435761u + seed) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/// Pushes everything else out.
+static void press(void) {
+  uint64_t* other = filled(64, 7);
+  must(is_filled(other, 64, 7), "what presses is damaged");
+  free(other);
+}
+
+/// A program that closes all that may be open, then opens files of its own.
+static void descriptors(const char* way) {
+  memset(array, 1, sizeof array);
+  if (strcmp(way, "close") == 0) {
+    for (int i = 3; i < 1024; ++i) {
+      close(i);
+    }
+  } else if (strcmp(way, "close_range") == 0) {
+    close_range(3, ~0u, 0);
+  } else if (strcmp(way, "raw") == 0) {
+    syscall(SYS_close_range, 3, ~0u, 0);
+  } else if (strcmp(way, "dup2") == 0) {
+    for (int i = 3; i < 1024; ++i) {
+      if (dup2(0, i) == i) {
+        close(i);
+      }
+    }
+  } else {
+    closefrom(3);
+  }
+  int files[kFiles];
+  char name[64];
+  for (int i = 0; i < kFiles; ++i) {
+    snprintf(name, sizeof name, "file-%d", i);
+    files[i] = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    must(files[i] == i + 3, "the program's numbers are not those that it would have");
+    must(write(files[i], "mine", 4) == 4, "write");
+  }
+  uint64_t* words = filled(64, 3);
+  must(is_filled(words, 64, 3), "memory is damaged");
+  free(words);
+  words = filled(64, 4);
+  must(is_filled(words, 64, 4), "memory is damaged");
+  for (int i = 0; i < kFiles; ++i) {
+    char content[16] = {0};
+    must(lseek(files[i], 0, SEEK_END) == 4, "a file has grown");
+    must(pread(files[i], content, sizeof content, 0) == 4 && memcmp(content, "mine", 4) == 0, "a file was overwritten");
+    must(close(files[i]) == 0, "close");
+  }
+}
+
+static void maps(void) {
+  void* before = malloc(2 * kMib);
+  memset(before, 0xff, 2 * kMib);
+  free(before);
+  char* part = mmap(NULL, 2 * kMib - 100, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (int i = 0; i < 2 * kMib; ++i) {
+    must(part[i] == 0, "the last page of a mapping is not zero");
+  }
+  memset(part, 5, 2 * kMib);
+  must(madvise(part + 100, 10, MADV_DONTNEED) == -1 && errno == EINVAL && part[100] == 5, "advice at no page's address");
+  must(madvise(part, 4096, MADV_WIPEONFORK) == -1 && errno == EINVAL, "a promise that is not kept");
+  must(madvise(part, 4096, 12345) == -1 && errno == EINVAL, "advice that nobody knows");
+  must(madvise(part, 4096, MADV_SEQUENTIAL) == 0 && madvise(part, 4096, MADV_FREE) == 0, "advice that is known");
+  memset(array, 1, sizeof array);
+  must(madvise(array + 4096, 4 * kMib, MADV_DONTNEED) == 0 && array[4095] == 1 && array[4 * kMib + 4096] == 1, "static data");
+  for (int i = 4096; i < 4 * kMib + 4096; ++i) {
+    must(array[i] == 0, "static data keeps what was given up");
+  }
+  must(madvise(array, 4096, MADV_FREE) == 0, "MADV_FREE of static data");
+  char* fixed = mmap(array, kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  must(fixed == MAP_FAILED && errno == ENOMEM, "a mapping over static data is not refused");
+  press();
+  must(array[4095] != 2 && array[4 * kMib + 4096] == 1, "static data is damaged");
+}
+
+static void rights(void) {
+  char* block = malloc(64 * kMib);
+  memset(block, 1, 64 * kMib);
+  char* upper = (char*)(((uintptr_t)block + 48 * kMib) & ~(uintptr_t)4095);
+  must(mprotect(upper, kMib, PROT_READ) == 0, "mprotect");
+  block = realloc(block, 32 * kMib);
+  char* next = malloc(30 * kMib);
+  memset(next, 2, 30 * kMib); /* where the memory is, with the rights that it had */
+  must(block[5] == 1 && next[5] == 2, "content");
+  struct rlimit limit = {16 * kMib, 16 * kMib};
+  setrlimit(RLIMIT_MEMLOCK, &limit);
+  for (int i = 0; i < 64; ++i) { /* each of them as much as may be locked at once */
+    must(mlock(next, kMib) == 0 && munlockall() == 0, "what is unlocked as a whole stays locked");
+    next += 256 << 10;
+  }
+}
+
+static void children(void) {
+  char* zeros = mmap(NULL, 16 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* other = mmap(NULL, 4 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(other, 3, 4 * kMib);
+  int go[2], seen[2];
+  must(pipe(go) == 0 && pipe(seen) == 0, "pipe");
+  if (fork() == 0) {
+    must(mprotect(other, 8192, PROT_NONE) == 0 && madvise(other, 8192, MADV_DONTNEED) == 0, "decommit");
+    if (fork() == 0) { /* the grandchild */
+      char byte;
+      must(read(go[0], &byte, 1) == 1, "read");
+      for (int i = 0; i < 16 * kMib; ++i) {
+        must(zeros[i] == 0, "a grandchild sees what was written later");
+      }
+      must(mprotect(other, 8192, PROT_READ) == 0 && other[0] == 0 && other[8192] == 3, "a grandchild's rights");
+      must(write(seen[1], wrong == NULL ? "y" : "n", 1) == 1, "write");
+      if (wrong != NULL) {
+        printf("grandchild: %s\n", wrong);
+        fflush(stdout);
+      }
+      _exit(0);
+    }
+    must(mremap(other, 4 * kMib, 2 * kMib, 0) == other, "a mapping that becomes smaller");
+    int status;
+    wait(&status);
+    _exit(wrong == NULL && status == 0 ? 0 : 1);
+  }
+  usleep(300000);
+  memset(zeros, 9, 16 * kMib);
+  press();
+  must(zeros[4096] == 9, "content");
+  must(write(go[1], "g", 1) == 1, "write");
+  char answer = 0;
+  must(read(seen[0], &answer, 1) == 1 && answer == 'y', "the grandchild's memory");
+  int status;
+  wait(&status);
+  must(status == 0, "a child ended with an error");
+}
+
+static int null_file;
+static volatile sig_atomic_t ticks;
+
+static void dump(int number) {
+  (void)number;
+  ++ticks;
+  must(write(null_file, array + 4096 * (ticks % 1000), 64) == 64, "write in a handler");
+}
+
+/// A handler that writes, while the program gives memory up.
+static void handlers(void) {
+  null_file = open("/dev/null", O_WRONLY);
+  signal(SIGALRM, dump);
+  const struct itimerval often = {{0, 500}, {0, 500}};
+  setitimer(ITIMER_REAL, &often, NULL);
+  for (int round = 0; round < 60 || ticks < 100; ++round) {
+    char* block = malloc(64 * kMib);
+    memset(block, 1, 64 * kMib);
+    free(block);
+  }
+  const struct itimerval never = {{0, 0}, {0, 0}};
+  setitimer(ITIMER_REAL, &never, NULL);
+}
+
+static void raw_calls(void) {
+  uint64_t* words = filled(32, 5);
+  const int file = open("content", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  must(syscall(SYS_write, file, words, (size_t)(32 * kMib)) == 32 * kMib, "write");
+  press();
+  must(syscall(SYS_pread64, file, words, (size_t)(32 * kMib), (off_t)0) == 32 * kMib && is_filled(words, 32, 5), "pread");
+  press();
+  struct iovec vectors[2] = {{words, 16}, {words + 2, 8 * kMib - 16}};
+  must(syscall(SYS_preadv, file, vectors, 2, (off_t)0, 0L) == 8 * kMib && is_filled(words, 32, 5), "preadv");
+  must(syscall(SYS_read, -1, words, (size_t)8) == -1 && errno == EBADF, "an error");
+  close(file);
+  /* Input that goes on after the call, past the page cache. */
+  const int direct = open("content", O_RDWR | O_DIRECT);
+  if (direct < 0) {
+    return;
+  }
+  char* aligned = mmap(NULL, 4 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  aio_context_t context = 0;
+  must(syscall(SYS_io_setup, 8, &context) == 0, "io_setup");
+  for (int round = 0; round < 4; ++round) {
+    struct iocb operation = {0}, *list = &operation;
+    operation.aio_lio_opcode = IOCB_CMD_PREAD;
+    operation.aio_fildes = (uint32_t)direct;
+    operation.aio_buf = (uint64_t)(uintptr_t)(aligned + round * kMib);
+    operation.aio_nbytes = kMib;
+    operation.aio_offset = round * kMib;
+    must(syscall(SYS_io_submit, context, 1L, &list) == 1, "io_submit");
+  }
+  press();
+  struct io_event events[4];
+  must(syscall(SYS_io_getevents, context, 4L, 4L, events, NULL) == 4, "io_getevents");
+  press();
+  must(is_filled((uint64_t*)aligned, 4, 5), "what a device has read is lost");
+}
+
+static void sockets(void) {
+  int ends[2];
+  must(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0, "socketpair");
+  char message[1000], header[16];
+  memset(message, 6, sizeof message);
+  char* body = malloc(32 * kMib);
+  must(send(ends[0], message, sizeof message, 0) == 1000, "send");
+  struct iovec vectors[2] = {{header, sizeof header}, {body, 32 * kMib}};
+  must(readv(ends[1], vectors, 2) == 1000 && header[15] == 6 && body[983] == 6, "readv of a datagram loses the rest");
+  const int stream = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+  must(setsockopt(stream, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one) == -1 && errno == ENOPROTOOPT, "sending without a copy");
+}
+
+static void* nothing(void* argument) {
+  *(volatile char*)argument = 1;
+  return NULL;
+}
+
+/// Threads on stacks of the program's own, which leave while memory is short.
+static void stacks(void) {
+  enum { kThreads = 8, kRounds = 40, kStack = 512 << 10 };
+  char* memory = mmap(NULL, kThreads * kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint64_t* others = filled(64, 1);
+  for (int round = 0; round < kRounds; ++round) {
+    pthread_t threads[kThreads];
+    for (int i = 0; i < kThreads; ++i) {
+      pthread_attr_t attributes;
+      pthread_attr_init(&attributes);
+      pthread_attr_setstack(&attributes, memory + i * kStack, kStack);
+      must(pthread_create(&threads[i], &attributes, nothing, (char*)others + (round * kThreads + i) * 65536 % (64 * kMib)) == 0,
+           "pthread_create");
+    }
+    for (int i = 0; i < kThreads; ++i) {
+      must(pthread_join(threads[i], NULL) == 0, "pthread_join");
+    }
+  }
+}
+
+int main(int argc, char** argv) {
+  const char* name = argc > 1 ? argv[1] : "";
+  if (strncmp(name, "descriptors-", 12) == 0) {
+    descriptors(name + 12);
+  } else if (strcmp(name, "maps") == 0) {
+    maps();
+  } else if (strcmp(name, "rights") == 0) {
+    rights();
+  } else if (strcmp(name, "children") == 0) {
+    children();
+  } else if (strcmp(name, "handlers") == 0) {
+    handlers();
+  } else if (strcmp(name, "raw_calls") == 0) {
+    raw_calls();
+  } else if (strcmp(name, "sockets") == 0) {
+    sockets();
+  } else if (strcmp(name, "stacks") == 0) {
+    stacks();
+  } else {
+    wrong = "no such case";
+  }
+  printf("%s\n", wrong == NULL ? "ok" : wrong);
+  return wrong == NULL ? 0 : 1;
+}

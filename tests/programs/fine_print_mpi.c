@@ -1,0 +1,172 @@
+/* What MPI promises, one promise a run. usage: fine_print_mpi CASE. Rank 0 prints "ok", every rank what is wrong. */
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static int rank, ranks;
+static const char* wrong;
+
+static void must(int holds, const char* what) {
+  if (!holds && wrong == NULL) {
+    wrong = what;
+  }
+}
+
+static long sum_on(MPI_Comm comm, long own) {
+  long sum = 0;
+  MPI_Allreduce(&own, &sum, 1, MPI_LONG, MPI_SUM, comm);
+  return sum;
+}
+
+/// Rank 0 frees a communicator and goes on with another one, while a rank of the first still reads there. 6 ranks.
+static void tallies(void) {
+  const int of_first[] = {0, 1, 2}, of_second[] = {0, 2, 3, 4, 5};
+  MPI_Group world, first_group, second_group;
+  MPI_Comm first, second;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, 3, of_first, &first_group);
+  MPI_Group_incl(world, 5, of_second, &second_group);
+  MPI_Comm_create(MPI_COMM_WORLD, first_group, &first);
+  MPI_Comm_create(MPI_COMM_WORLD, second_group, &second);
+  int pids[6], pid = getpid();
+  MPI_Allgather(&pid, 1, MPI_INT, pids, 1, MPI_INT, MPI_COMM_WORLD);
+  if (first != MPI_COMM_NULL) {
+    MPI_Barrier(first);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    usleep(200000);
+    kill(pids[1], SIGSTOP);
+  }
+  if (rank == 2) {
+    usleep(100000);
+  }
+  if (first != MPI_COMM_NULL) {
+    must(sum_on(first, 100 + rank) == 303, "a sum is wrong");
+    MPI_Comm_free(&first);
+  }
+  if (second != MPI_COMM_NULL) {
+    MPI_Barrier(second);
+    for (int round = 0; round < 4; ++round) {
+      must(sum_on(second, 1000 + rank) == 5014, "the other sum is wrong");
+    }
+  }
+  if (rank == 0) {
+    kill(pids[1], SIGCONT);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (second != MPI_COMM_NULL) {
+    MPI_Comm_free(&second);
+  }
+}
+
+static MPI_Request kept;
+static int deleted;
+
+static int end_what_is_kept(MPI_Comm comm, int key, void* value, void* extra) {
+  (void)comm, (void)key, (void)extra;
+  int* content = value;
+  must(*content == 7, "the attribute's value");
+  if (rank < 2) {
+    MPI_Status status;
+    MPI_Start(&kept);
+    MPI_Wait(&kept, &status);
+    MPI_Request_free(&kept);
+  }
+  ++deleted;
+  return MPI_SUCCESS;
+}
+
+static int comes_first(MPI_Comm comm, int key, void* value, void* extra) {
+  (void)comm, (void)key, (void)value, (void)extra;
+  must(deleted == 0, "attributes are not deleted in reverse order");
+  return MPI_SUCCESS;
+}
+
+/// Libraries end what they have under way when MPI_COMM_SELF is freed, as the first thing in MPI_Finalize.
+static void attributes(void) {
+  static int value = 7;
+  static int content[1000];
+  if (rank == 0) {
+    MPI_Send_init(content, 1000, MPI_INT, 1, 5, MPI_COMM_WORLD, &kept);
+  } else if (rank == 1) {
+    MPI_Recv_init(content, 1000, MPI_INT, 0, 5, MPI_COMM_WORLD, &kept);
+  }
+  int key, later;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end_what_is_kept, &key, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, &value);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, comes_first, &later, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, later, &value);
+  MPI_Comm_free_keyval(&key);
+}
+
+/// The error of a call about several requests is raised where the first of them that failed belongs.
+static void errors(void) {
+  MPI_Comm returning;
+  MPI_Comm_dup(MPI_COMM_WORLD, &returning);
+  MPI_Comm_set_errhandler(returning, MPI_ERRORS_RETURN);
+  for (int some = 0; some < 2; ++some) {
+    if (rank == 1) {
+      int one = 0, two[2] = {0, 0};
+      MPI_Request requests[2];
+      MPI_Status statuses[2];
+      MPI_Irecv(&one, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, &requests[0]);
+      MPI_Irecv(two, 1, MPI_INT, 0, 0, returning, &requests[1]);
+      MPI_Barrier(MPI_COMM_WORLD);
+      usleep(100000);
+      int done = 0, indices[2], error = MPI_SUCCESS;
+      if (some) {
+        for (int all = 0; all < 2 && error == MPI_SUCCESS; all += done) {
+          error = MPI_Waitsome(2, requests, &done, indices, statuses);
+        }
+      } else {
+        error = MPI_Waitall(2, requests, statuses);
+      }
+      int class = MPI_SUCCESS;
+      MPI_Error_class(error, &class);
+      must(class == MPI_ERR_IN_STATUS && one == 3, "the error of several");
+    } else {
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (rank == 0) {
+        const int sent[2] = {3, 4};
+        MPI_Send(sent, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+        MPI_Send(sent, 2, MPI_INT, 1, 0, returning);
+      }
+    }
+  }
+  MPI_Comm_free(&returning);
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const char* name = argc > 1 ? argv[1] : "";
+  if (strcmp(name, "tallies") == 0) {
+    tallies();
+  } else if (strcmp(name, "attributes") == 0) {
+    attributes();
+  } else if (strcmp(name, "errors") == 0) {
+    errors();
+  } else if (strcmp(name, "leave") != 0) {
+    wrong = "no such case";
+  }
+  MPI_Finalize();
+  must(strcmp(name, "attributes") != 0 || deleted == 1, "the attribute was not deleted once");
+  if (strcmp(name, "leave") == 0 && rank == 0) {
+    printf("ok\n");
+    fflush(stdout);
+    _exit(0); /* as Python's os._exit() does; the others take their time */
+  }
+  if (strcmp(name, "leave") == 0) {
+    sleep(1);
+  } else if (rank == 0 || wrong != NULL) {
+    printf("%s\n", wrong == NULL ? "ok" : wrong);
+  }
+  return wrong == NULL ? 0 : 1;
+}
