@@ -18,6 +18,7 @@
 #include "heap/access_rights.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
+#include "heap/memory_maps.h"
 #include "pager/all_rights.h"
 #include "pager/pager.h"
 
@@ -102,7 +103,7 @@ void* map_over(void* address, size_t bytes, int protection, int flags) {
   if (!heap::owns(address) || !heap::allocate_at(address, whole)) {
     return refuse("a mapping at a fixed address");
   }
-  if (own_rights && mprotect(address, whole, protection) != 0) {
+  if (own_rights && heap::protect(address, whole, protection) != 0) {
     return MAP_FAILED;  // its old content is gone; the program has been told that memory is exhausted
   }
   return address;
@@ -155,7 +156,7 @@ void* move_mapping(void* old_address, size_t old_bytes, void* fixed, size_t byte
 void zero_here(uintptr_t begin, uint64_t bytes) { memset(reinterpret_cast<void*>(begin), 0, bytes); }
 
 /// madvise() of whole pages of the arena, or of static arrays that have been moved there: these are zero at the start.
-int advise(void* address, size_t bytes, int advice, bool is_static) {
+int advise_pages(void* address, size_t bytes, int advice, bool is_static) {
   switch (advice) {
     case MADV_DONTNEED:
     case MADV_REMOVE:
@@ -213,21 +214,16 @@ int advise(void* address, size_t bytes, int advice, bool is_static) {
 
 }  // namespace
 
-HEADROOM_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
-  return map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
-}
-HEADROOM_EXPORT void* mmap64(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
-  return map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
-}
+namespace headroom::heap {
 
-HEADROOM_EXPORT int munmap(void* address, size_t bytes) {
-  if (heap::owns(address)) {
+int unmap(void* address, size_t bytes) {
+  if (owns(address)) {
     if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0 || bytes == 0) {
       errno = EINVAL;
       return -1;
     }
     if (!in_child()) {
-      heap::release(address, whole_pages(bytes), false);
+      release(address, whole_pages(bytes), false);
     }
     return 0;
   }
@@ -236,6 +232,38 @@ HEADROOM_EXPORT int munmap(void* address, size_t bytes) {
     return -1;
   }
   return result_of(system_call(SYS_munmap, address, bytes), -1);
+}
+
+int advise(void* address, size_t bytes, int advice) {
+  const bool is_static = !owns(address) && touches_static_data(address, 1);
+  if (!owns(address) && !is_static) {
+    return result_of(system_call(SYS_madvise, address, bytes, advice), -1);
+  }
+  if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  return advise_pages(address, whole_pages(bytes), advice, is_static);
+}
+
+int protect(void* address, size_t bytes, int protection) {
+  if (pager::covers(address) && !in_child() && !may_change_rights(address, bytes)) {
+    return -1;
+  }
+  return result_of(system_call(SYS_mprotect, address, bytes, protection), -1);
+}
+
+}  // namespace headroom::heap
+
+HEADROOM_EXPORT int munmap(void* address, size_t bytes) { return heap::unmap(address, bytes); }
+HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) { return heap::advise(address, bytes, advice); }
+HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) { return heap::protect(address, bytes, protection); }
+
+HEADROOM_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
+  return map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
+}
+HEADROOM_EXPORT void* mmap64(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
+  return map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
 }
 
 HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, int flags, ...) {
@@ -274,25 +302,6 @@ HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, 
     return MAP_FAILED;
   }
   return move_mapping(old_address, old_bytes, nullptr, bytes, __builtin_return_address(0));
-}
-
-HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) {
-  const bool is_static = !heap::owns(address) && touches_static_data(address, 1);
-  if (!heap::owns(address) && !is_static) {
-    return result_of(system_call(SYS_madvise, address, bytes, advice), -1);
-  }
-  if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0) {
-    errno = EINVAL;
-    return -1;
-  }
-  return advise(address, whole_pages(bytes), advice, is_static);
-}
-
-HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) {
-  if (pager::covers(address) && !in_child() && !heap::may_change_rights(address, bytes)) {
-    return -1;
-  }
-  return result_of(system_call(SYS_mprotect, address, bytes, protection), -1);
 }
 
 HEADROOM_EXPORT int mlock(const void* address, size_t bytes) {

@@ -12,6 +12,7 @@
 #include "base/system_calls.h"
 #include "heap/held_calls.h"
 #include "heap/io_uring_wrappers.h"
+#include "heap/memory_maps.h"
 
 extern "C" int io_submit(aio_context_t context, long count, iocb** operations);  // asynchronous_wrappers.cc
 
@@ -34,6 +35,36 @@ class NotCancelled {
 template <typename T>
 T* pointer(long argument) {
   return reinterpret_cast<T*>(argument);
+}
+
+bool are_ours(const iovec* vectors, size_t count) { return count <= 1024 && heap::held_bytes(vectors, count) > 0; }
+
+/// Whether what the call is given lies in evictable memory. Other calls go straight on: who asks for the bare call may be a
+/// hook of the wrapper's name.
+bool concerns_us(long number, const long (&a)[6]) {
+  switch (number) {
+    case SYS_read:
+    case SYS_write:
+    case SYS_pread64:
+    case SYS_pwrite64:
+    case SYS_recvfrom:
+    case SYS_sendto:
+      return heap::is_ours(pointer<void>(a[1]), static_cast<size_t>(a[2]));
+    case SYS_readv:
+    case SYS_writev:
+    case SYS_preadv:
+    case SYS_pwritev:
+    case SYS_preadv2:
+    case SYS_pwritev2:
+    case SYS_vmsplice:
+      return are_ours(pointer<iovec>(a[1]), static_cast<size_t>(a[2]));
+    case SYS_recvmsg:
+    case SYS_sendmsg:
+      return heap::is_ours(pointer<void>(a[1]), sizeof(msghdr)) ||
+             are_ours(pointer<msghdr>(a[1])->msg_iov, pointer<msghdr>(a[1])->msg_iovlen);
+    default:
+      return true;
+  }
 }
 
 /// Positions in two words are of 32-bit systems; here the lower one is all.
@@ -102,13 +133,13 @@ bool has_wrapper(long number, const long (&a)[6], long& result) {
       return true;
     }
     case SYS_munmap:
-      result = munmap(pointer<void>(a[0]), static_cast<size_t>(a[1]));
+      result = heap::unmap(pointer<void>(a[0]), static_cast<size_t>(a[1]));
       return true;
     case SYS_madvise:
-      result = madvise(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
+      result = heap::advise(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
       return true;
     case SYS_mprotect:
-      result = mprotect(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
+      result = heap::protect(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
       return true;
     case SYS_close:
       result = close(file);
@@ -132,7 +163,7 @@ HEADROOM_EXPORT long syscall(long number, ...) noexcept {
   }
   va_end(list);
   long result = -1;
-  {
+  if (concerns_us(number, arguments)) {
     const NotCancelled not_cancelled;
     if (has_wrapper(number, arguments, result)) {
       return result;

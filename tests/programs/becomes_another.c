@@ -1,4 +1,5 @@
-/* Goes over memory, after two seconds and stays, or at once and becomes another program. usage: becomes_another MIB stay|exec */
+/* Goes over memory, after two seconds and stays, or at once and becomes another program. usage: becomes_another MIB stay|exec
+ */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
