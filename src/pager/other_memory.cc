@@ -19,7 +19,6 @@
 namespace headroom::pager {
 namespace {
 
-
 /// The number in "Pss:     12 kB" in bytes, or -1 if the line is another.
 int64_t field(const char* line, const char* name) {
   const size_t length = strlen(name);
