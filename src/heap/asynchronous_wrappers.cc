@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/system_calls.h"
+#include "heap/bare_calls.h"
 #include "heap/held_calls.h"
 
 // libaio's function. The library need not be there, or may be loaded where its names are not found, so it is not asked: like
@@ -93,7 +94,7 @@ HEADROOM_EXPORT int lio_listio64(int mode, aiocb64* const operations[], int coun
   return lio_listio(mode, reinterpret_cast<aiocb* const*>(operations), count, event);
 }
 
-HEADROOM_EXPORT int io_submit(aio_context_t context, long count, iocb** operations) {
+int headroom::heap::submit_operations(aio_context_t context, long count, iocb** operations) {
   for (long index = 0; index < count; ++index) {
     const iocb& operation = *operations[index];
     const auto* buffer = reinterpret_cast<const void*>(operation.aio_buf);
@@ -106,4 +107,8 @@ HEADROOM_EXPORT int io_submit(aio_context_t context, long count, iocb** operatio
     }
   }
   return submit(context, count, operations);
+}
+
+HEADROOM_EXPORT int io_submit(aio_context_t context, long count, iocb** operations) {
+  return heap::submit_operations(context, count, operations);
 }

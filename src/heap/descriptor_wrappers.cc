@@ -6,6 +6,7 @@
 
 #include "base/own_descriptors.h"
 #include "base/system_calls.h"
+#include "heap/bare_calls.h"
 #include "heap/held_calls.h"
 
 namespace {
@@ -43,7 +44,7 @@ HEADROOM_EXPORT int close(int descriptor) {
   return real_close.get()(descriptor);
 }
 
-HEADROOM_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
+int headroom::heap::close_others(unsigned first, unsigned last, int flags) {
   if (first > last) {
     errno = EINVAL;
     return -1;
@@ -54,6 +55,10 @@ HEADROOM_EXPORT int close_range(unsigned first, unsigned last, int flags) noexce
     return -1;
   }
   return 0;
+}
+
+HEADROOM_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
+  return heap::close_others(first, last, flags);
 }
 
 HEADROOM_EXPORT void closefrom(int lowest) noexcept {

@@ -16,9 +16,9 @@
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "heap/access_rights.h"
+#include "heap/bare_calls.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
-#include "heap/memory_maps.h"
 #include "pager/all_rights.h"
 #include "pager/pager.h"
 
@@ -129,7 +129,7 @@ void* map(void* address, size_t bytes, int protection, int flags, int descriptor
     }
   }
   if (__builtin_expect(bytes >= heap::large_bytes, 0) && wants_plain_memory(address, protection, flags) &&
-      heap::belongs_in_arena(caller)) {
+      bytes <= arena::kPartitionBytes && heap::belongs_in_arena(caller)) {
     if (void* place = heap::allocate(whole_pages(bytes), arena::kPageBytes, true)) {  // all of the last page is zero
       return place;
     }
@@ -153,6 +153,21 @@ void* move_mapping(void* old_address, size_t old_bytes, void* fixed, size_t byte
   return moved;
 }
 
+/// Of the range what lies in moved static arrays.
+void zero_static_data(void* address, size_t bytes) {
+  const arena::Partition& partition = pager::partition();
+  const int count = partition.static_region_count.load(std::memory_order_acquire);
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  for (int index = 0; index < count; ++index) {
+    const arena::StaticRegion& region = partition.static_regions[index];
+    const uintptr_t first = begin > region.address ? begin : region.address;
+    const uintptr_t last = begin + bytes < region.address + region.bytes ? begin + bytes : region.address + region.bytes;
+    if (first < last) {
+      heap::zero_whatever_the_rights(reinterpret_cast<void*>(first), last - first);
+    }
+  }
+}
+
 void zero_here(uintptr_t begin, uint64_t bytes) { memset(reinterpret_cast<void*>(begin), 0, bytes); }
 
 /// madvise() of whole pages of the arena, or of static arrays that have been moved there: these are zero at the start.
@@ -163,7 +178,7 @@ int advise_pages(void* address, size_t bytes, int advice, bool is_static) {
       if (in_child()) {  // its mapping is a private one of the parent's file
         pager::with_all_rights(reinterpret_cast<uintptr_t>(address), bytes, zero_here);
       } else if (is_static) {
-        heap::zero_whatever_the_rights(address, bytes);
+        zero_static_data(address, bytes);
       } else {
         heap::zero(address, bytes);
       }
@@ -235,7 +250,7 @@ int unmap(void* address, size_t bytes) {
 }
 
 int advise(void* address, size_t bytes, int advice) {
-  const bool is_static = !owns(address) && touches_static_data(address, 1);
+  const bool is_static = !owns(address) && touches_static_data(address, bytes);
   if (!owns(address) && !is_static) {
     return result_of(system_call(SYS_madvise, address, bytes, advice), -1);
   }

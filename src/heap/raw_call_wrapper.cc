@@ -9,12 +9,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/own_descriptors.h"
 #include "base/system_calls.h"
+#include "heap/bare_calls.h"
 #include "heap/held_calls.h"
 #include "heap/io_uring_wrappers.h"
-#include "heap/memory_maps.h"
-
-extern "C" int io_submit(aio_context_t context, long count, iocb** operations);  // asynchronous_wrappers.cc
 
 namespace {
 
@@ -37,7 +36,9 @@ T* pointer(long argument) {
   return reinterpret_cast<T*>(argument);
 }
 
-bool are_ours(const iovec* vectors, size_t count) { return count <= 1024 && heap::held_bytes(vectors, count) > 0; }
+bool are_ours(const iovec* vectors, size_t count) {
+  return vectors != nullptr && count <= 1024 && heap::held_bytes(vectors, count) > 0;
+}
 
 /// Whether what the call is given lies in evictable memory. Other calls go straight on: who asks for the bare call may be a
 /// hook of the wrapper's name.
@@ -60,8 +61,12 @@ bool concerns_us(long number, const long (&a)[6]) {
       return are_ours(pointer<iovec>(a[1]), static_cast<size_t>(a[2]));
     case SYS_recvmsg:
     case SYS_sendmsg:
-      return heap::is_ours(pointer<void>(a[1]), sizeof(msghdr)) ||
-             are_ours(pointer<msghdr>(a[1])->msg_iov, pointer<msghdr>(a[1])->msg_iovlen);
+      return a[1] != 0 && (heap::is_ours(pointer<void>(a[1]), sizeof(msghdr)) ||
+                           are_ours(pointer<msghdr>(a[1])->msg_iov, pointer<msghdr>(a[1])->msg_iovlen));
+    case SYS_io_submit:
+      return a[2] != 0;
+    case SYS_close:
+      return base::is_own(static_cast<int>(a[0]));
     default:
       return true;
   }
@@ -125,7 +130,7 @@ bool has_wrapper(long number, const long (&a)[6], long& result) {
                                  static_cast<unsigned long>(a[5]));
       return true;
     case SYS_io_submit: {
-      result = io_submit(static_cast<aio_context_t>(a[0]), a[1], pointer<iocb*>(a[2]));
+      result = heap::submit_operations(static_cast<aio_context_t>(a[0]), a[1], pointer<iocb*>(a[2]));
       if (result < 0) {
         errno = static_cast<int>(-result);
         result = -1;
@@ -142,10 +147,10 @@ bool has_wrapper(long number, const long (&a)[6], long& result) {
       result = heap::protect(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
       return true;
     case SYS_close:
-      result = close(file);
+      errno = EBADF;
       return true;
     case SYS_close_range:
-      result = close_range(static_cast<unsigned>(a[0]), static_cast<unsigned>(a[1]), count);
+      result = heap::close_others(static_cast<unsigned>(a[0]), static_cast<unsigned>(a[1]), count);
       return true;
     default:
       return false;

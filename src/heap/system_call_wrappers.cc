@@ -56,15 +56,17 @@ ssize_t by_copy(const iovec* vectors, int count, size_t bytes, bool kernel_write
   return result;
 }
 
+constexpr size_t kMostOfDevices = 16 << 20;  // in one call of so much, hardly for a terminal
+
 /// Whether each call on the file is a message of its own: sockets but those of streams, and devices.
-bool takes_messages(int file) {
+bool takes_messages(int file, size_t bytes) {
   struct stat status = {};
-  if (fstat(file, &status) != 0 || (!S_ISSOCK(status.st_mode) && !S_ISCHR(status.st_mode))) {
-    return false;
+  if (fstat(file, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+    return S_ISCHR(status.st_mode) && bytes <= kMostOfDevices;
   }
   int type = 0;
   socklen_t length = sizeof type;
-  return S_ISCHR(status.st_mode) || getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || type != SOCK_STREAM;
+  return getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type != SOCK_STREAM;
 }
 
 /// readv and writev: one call if the buffers in evictable memory may be held together or are small, else vector by vector.
@@ -82,7 +84,7 @@ ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, 
   for (int index = 0; index < count; ++index) {
     bytes += vectors[index].iov_len;
   }
-  if (bytes <= arena::kBlockBytes || takes_messages(file)) {
+  if (bytes <= arena::kBlockBytes || takes_messages(file, bytes)) {
     return by_copy(vectors, count, bytes, kernel_writes, whole);
   }
   ssize_t done = 0;

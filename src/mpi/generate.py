@@ -173,8 +173,9 @@ def wrappers(functions: list[Function]) -> str:
 def used_by_hand(functions: list[Function]) -> set[str]:
     """Functions that the hand-written part calls although it does not wrap them."""
     wanted = {"Comm_rank", "Comm_size", "Comm_group", "Group_translate_ranks", "Group_free", "Group_size", "Comm_test_inter"}
-    wanted |= {"Comm_create_keyval", "Comm_set_attr", "Comm_get_attr", "Comm_delete_attr", "Get_library_version", "Initialized"}
+    wanted |= {"Comm_create_keyval", "Comm_set_attr", "Comm_get_attr", "Get_library_version", "Initialized"}
     wanted |= {"Isend", "Issend", "Irsend", "Irecv", "Isend_c", "Issend_c", "Irsend_c", "Irecv_c", "Imrecv", "Imrecv_c"}
+    wanted |= {"Comm_get_errhandler", "Comm_set_errhandler", "Errhandler_free"}
     wanted |= {"Isendrecv", "Type_size", "Reduce_local", "Comm_call_errhandler", "Add_error_class", "Allgather"}
     wanted |= {"Type_get_envelope", "Type_get_envelope_c", "Type_get_contents", "Type_create_keyval", "Type_set_attr"}
     wanted |= {

@@ -334,7 +334,11 @@ void ring(const Session& session, int index) {
                                 address.length);
   Member& member = session.ledger->members[index];
   if (sent == -ECONNREFUSED && member.replacing.load(std::memory_order_acquire) != 0) {
-    (void)retire(session, member, MemberState::kAlive, MemberState::kLeft);  // it has become another program
+    // It has become another program.
+    const bool is_missed = is_in_mpi(member);
+    if (retire(session, member, MemberState::kAlive, is_missed ? MemberState::kDied : MemberState::kLeft) && is_missed) {
+      session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
+    }
   }
 }
 
@@ -408,9 +412,9 @@ void watched_ended(Session& session) {
   Member& member = session.ledger->members[session.watched_index];
   const int rank = member.rank.load(std::memory_order_relaxed);
   const int pid = member.pid.load(std::memory_order_relaxed);
-  // Who has ended MPI, or has become another program, may end as it likes.
+  // Who has ended MPI, or has become another program outside MPI, may end as it likes.
   const bool has_finalized = member.in_mpi.load(std::memory_order_relaxed) == static_cast<uint32_t>(MpiState::kFinalized);
-  const bool is_missed = !has_finalized && member.replacing.load(std::memory_order_relaxed) == 0;
+  const bool is_missed = !has_finalized && (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
   // Not the same: somebody else was faster, and another process has its place.
   const bool is_same = pid == session.watched_pid;
   if (is_same) {

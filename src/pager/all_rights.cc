@@ -38,8 +38,9 @@ void with_all_rights(uintptr_t address, uint64_t bytes, void (*function)(uintptr
         (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0) | (rights[2] == 'x' ? PROT_EXEC : 0);
     const bool lacks = (before & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE);
     const uintptr_t page = first & ~uintptr_t{4095};
-    if (lacks) {
-      (void)base::system_call(SYS_mprotect, page, (last - page + 4095) & ~uint64_t{4095}, before | PROT_READ | PROT_WRITE);
+    if (lacks && base::is_error(base::system_call(SYS_mprotect, page, (last - page + 4095) & ~uint64_t{4095},
+                                                  before | PROT_READ | PROT_WRITE))) {
+      continue;  // a file of the program's that may only be read
     }
     function(first, last - first);
     if (lacks) {

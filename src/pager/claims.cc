@@ -3,12 +3,11 @@
 // While memory is enough, what is allocated counts against the budget, and what is given up is punched at once; nobody watches.
 // A claim that does not fit makes the node short: every process arms (arming.cc), and from then on what is resident counts,
 // and the pager's thread does all this. One lock keeps the two apart. Who holds memory takes none: signal handlers may.
-#include <signal.h>
-
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "pager/pager.h"
 #include "pager/state.h"
+#include "pager/transition_lock.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -21,29 +20,6 @@ using base::Status;
 using detail::the_session;
 
 std::atomic<bool> armed_flag{false};
-
-/// Holds the lock with signals blocked: a handler of the program's may write from evictable memory, and so may wait for the
-/// lock. Not those that this thread's own accesses cause.
-class TransitionHolder {
- public:
-  TransitionHolder() {
-    uint64_t all = ~uint64_t{0};
-    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) {
-      all &= ~(uint64_t{1} << (own - 1));
-    }
-    (void)base::system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before_, sizeof all);
-    transition_lock.lock();
-  }
-  ~TransitionHolder() {
-    transition_lock.unlock();
-    (void)base::system_call(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof before_);
-  }
-  TransitionHolder(const TransitionHolder&) = delete;
-  TransitionHolder& operator=(const TransitionHolder&) = delete;
-
- private:
-  uint64_t before_ = 0;
-};
 
 /// Whether this process has begun to arm, as who has just added a hold must know: if not, arm() finds the hold.
 bool arms() {

@@ -140,6 +140,20 @@ void finish_fork_in_grandchild() {
   }
 }
 
+namespace {
+
+bool is_zero(uintptr_t begin, uint64_t bytes) {
+  const auto* words = reinterpret_cast<const uint64_t*>(begin);
+  for (uint64_t index = 0; index < bytes / sizeof(uint64_t); ++index) {
+    if (words[index] != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 void make_private_in_child() {
   for_each_view([](uintptr_t address, uint64_t bytes, uint64_t) {
     with_all_rights(address, bytes, [](uintptr_t begin, uint64_t part) {
@@ -147,6 +161,14 @@ void make_private_in_child() {
         // The arena's addresses of blocks that are static data are nobody's, and nobody would serve them.
         uint64_t offset = 0;
         if (!find_offset(*state.partition, page, offset)) {
+          continue;
+        }
+        const View whole = view_of_block(*state.partition, block_of(offset));
+        if (whole.address == page && page + whole.bytes <= begin + part && whole.bytes % kPageBytes == 0 &&
+            is_zero(page, whole.bytes)) {
+          // Nobody's page of zeros, as it was for the parent: no memory for that.
+          map_in_child(page, whole.bytes, -1, 0);
+          page += whole.bytes - kPageBytes;
           continue;
         }
         if (const View view = view_of_block(*state.partition, block_of(offset)); page - view.address < view.bytes) {

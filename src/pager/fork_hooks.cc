@@ -4,6 +4,7 @@
 #include "pager/pager.h"
 #include "pager/signals.h"
 #include "pager/state.h"
+#include "pager/transition_lock.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
 
@@ -11,6 +12,8 @@ namespace headroom::pager {
 namespace {
 
 std::atomic<bool> forked_child{false};
+uint64_t signals_before_fork =
+    0;  // of the thread that forks: from the time on when memory is protected, until there is a child
 
 }  // namespace
 
@@ -22,6 +25,7 @@ void before_fork() {
   if (!is_running()) {
     return;
   }
+  const uint64_t signals = block_signals();
   Request request = {};
   request.kind = RequestKind::kFork;
   perform(request);
@@ -29,12 +33,15 @@ void before_fork() {
     base::log_warning("no descriptors or addresses for a fork's copy of memory: the child will not have it (see `ulimit -n`)");
   }
   transition_lock.lock();
+  signals_before_fork = signals;
 }
 
 void after_fork_in_parent() {
   if (is_running() && !forked_child.load(std::memory_order_relaxed)) {
+    const uint64_t signals = signals_before_fork;
     transition_lock.unlock();
     finish_fork_in_parent();
+    restore_signals(signals);
   }
 }
 
@@ -42,7 +49,7 @@ void after_fork_in_child() {
   if (forked_child.load(std::memory_order_relaxed)) {
     finish_fork_in_grandchild();
   }
-  if (!is_running()) {
+  if (!is_running() || forked_child.load(std::memory_order_relaxed)) {
     return;
   }
   base::set_death_hook(nullptr);
@@ -54,13 +61,15 @@ void after_fork_in_child() {
   trace::stop_recording();
   finish_fork_in_child();
   node::forget_session_in_child(detail::the_session);
+  restore_signals(signals_before_fork);
 }
 
 void program_is_replaced(bool replaced) {
   // A child of vfork() sees its parent's memory.
   if (is_running() && !is_forked_child() &&
       base::system_call(SYS_getpid) == detail::the_session.self->pid.load(std::memory_order_relaxed)) {
-    detail::the_session.self->replacing.store(replaced ? 1 : 0, std::memory_order_release);
+    std::atomic<uint32_t>& replacing = detail::the_session.self->replacing;  // by how many threads
+    replaced ? replacing.fetch_add(1, std::memory_order_release) : replacing.fetch_sub(1, std::memory_order_release);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "base/kernel_version.h"
 #include "pager/page_table.h"
 #include "pager/state.h"
+#include "pager/transition_lock.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -251,7 +252,7 @@ void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
   if (detail::the_partition.huge_pages == HugePages::kNowhere && !watches_first_touch()) {
     return;
   }
-  const base::LockHolder lock(transition_lock);
+  const TransitionHolder lock;
   forget_first_touch(begin, bytes);  // the program says what it wants, or gives it up
   if (first >= end || detail::the_partition.huge_pages == HugePages::kNowhere) {
     return;

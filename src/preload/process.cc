@@ -42,12 +42,14 @@ bool has_begun() { return process_of_constructor != 0; }
 struct StreamListLock {
   void (*lock)() = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "_IO_list_lock"));
   void (*unlock)() = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "_IO_list_unlock"));
+  void (*reset)() = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "_IO_list_resetlock"));
+  [[nodiscard]] bool is_complete() const { return lock != nullptr && unlock != nullptr && reset != nullptr; }
 };
 StreamListLock* stream_list = nullptr;
 
-void lock_streams(bool lock) {
-  if (stream_list != nullptr && stream_list->lock != nullptr && stream_list->unlock != nullptr) {
-    (lock ? stream_list->lock : stream_list->unlock)();
+void with_streams(void (*StreamListLock::*function)()) {
+  if (stream_list != nullptr && stream_list->is_complete()) {
+    (stream_list->*function)();
   }
 }
 
@@ -55,7 +57,7 @@ void before_fork() {
   if (!has_begun()) {
     return;
   }
-  lock_streams(true);
+  with_streams(&StreamListLock::lock);
   heap::lock_for_fork();
   pager::before_fork();
 }
@@ -65,12 +67,13 @@ void after_fork_in_parent() {
   }
   pager::after_fork_in_parent();
   heap::unlock_after_fork();
-  lock_streams(false);
+  with_streams(&StreamListLock::unlock);
 }
 void after_fork_in_child() {
   if (!has_begun()) {
     return;
   }
+  with_streams(&StreamListLock::reset);  // the C library does so only if it has seen several threads
   pager::after_fork_in_child();
   heap::disable_in_child();
   heap::unlock_after_fork();

@@ -68,19 +68,14 @@ bool is_ready(const Member& member) {
          member.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady);
 }
 
-/// Has waited for so long that it must be stopped, by a debugger, say: it is not waited for.
-bool seems_stopped(const Member& member, uint64_t now) {
-  return &member != &self() && now > member.ready_since_ns.load(std::memory_order_relaxed) + kStoppedNs;
-}
-
 /// Whether slots are kept free for somebody who has waited long, and longer than this rank; and longer still if he would not
-/// fit beside those who compute.
+/// fit beside those who compute. (Who has waited for very long is stopped, by a debugger, say.)
 bool is_kept_for_another() {
   const uint64_t now = base::monotonic_ns();
   const uint64_t own = self().ready_since_ns.load(std::memory_order_relaxed);
   for (const Member& member : ledger().members) {
     const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
-    if (&member == &self() || !is_ready(member) || since >= own || now < since + kOldFirstNs || seems_stopped(member, now)) {
+    if (&member == &self() || !is_ready(member) || since >= own || now < since + kOldFirstNs || now > since + kStoppedNs) {
       continue;
     }
     if (now - since > kOldWhateverNs || fits(member)) {
@@ -104,7 +99,7 @@ Member* next_ready(uint32_t free) {
   int64_t most = -1;
   const uint64_t now = base::monotonic_ns();
   for (Member& member : ledger().members) {
-    if (!is_ready(member) || seems_stopped(member, now) || !fits(member)) {
+    if (!is_ready(member) || !fits(member)) {
       continue;
     }
     const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
@@ -246,7 +241,7 @@ bool somebody_is_ready() { return next_ready(UINT32_MAX) != nullptr; }
 bool somebody_waits_for(uint64_t ns) {
   const uint64_t now = base::monotonic_ns();
   for (const Member& member : ledger().members) {
-    if (is_ready(member) && !seems_stopped(member, now) && member.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
+    if (is_ready(member) && member.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
       return true;
     }
   }

@@ -103,6 +103,11 @@ static void attributes(void) {
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, comes_first, &later, NULL);
   MPI_Comm_set_attr(MPI_COMM_SELF, later, &value);
   MPI_Comm_free_keyval(&key);
+  int gone;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &gone, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, gone, &value);
+  MPI_Comm_delete_attr(MPI_COMM_SELF, gone);
+  MPI_Comm_free_keyval(&gone);
 }
 
 /// The error of a call about several requests is raised where the first of them that failed belongs.

@@ -1,0 +1,22 @@
+// What wrappers do, for callers that must not go by their names: a library that hooks munmap(), say, may come back by
+// syscall().
+#pragma once
+
+#include <linux/aio_abi.h>
+
+#include <cstddef>
+
+namespace headroom::heap {
+
+// memory_maps.cc
+int unmap(void* address, size_t bytes);
+int advise(void* address, size_t bytes, int advice);
+int protect(void* address, size_t bytes, int protection);
+
+// descriptor_wrappers.cc
+int close_others(unsigned first, unsigned last, int flags);
+
+// asynchronous_wrappers.cc: a number of operations, or an error code below 0
+int submit_operations(aio_context_t context, long count, iocb** operations);
+
+}  // namespace headroom::heap
