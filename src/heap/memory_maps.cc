@@ -129,7 +129,7 @@ void* map(void* address, size_t bytes, int protection, int flags, int descriptor
     }
   }
   if (__builtin_expect(bytes >= heap::large_bytes, 0) && wants_plain_memory(address, protection, flags) &&
-      bytes <= arena::kPartitionBytes && heap::belongs_in_arena(caller)) {
+      bytes <= SIZE_MAX - arena::kPageBytes && heap::belongs_in_arena(caller)) {
     if (void* place = heap::allocate(whole_pages(bytes), arena::kPageBytes, true)) {  // all of the last page is zero
       return place;
     }

@@ -35,6 +35,7 @@ enum class MemberState : uint32_t {
   kLeft,     // ended in order
   kDied,     // ended without leaving; its claims were given back by another member
   kJoining,  // its place is taken, and what stands there is not yet its own
+  kRetired,  // it has ended, and another member is giving back what it had
 };
 
 /// Where a rank stands in the scheduler; see sched/scheduler.h.

@@ -235,7 +235,7 @@ void give_back(const Session& session, Member& member) {
 /// that is done: whoever took it before would lose what is his own.
 bool retire(const Session& session, Member& member, MemberState from, MemberState to) {
   auto expected = static_cast<uint32_t>(from);
-  if (!member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kJoining),
+  if (!member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kRetired),
                                             std::memory_order_acq_rel)) {
     return false;
   }
