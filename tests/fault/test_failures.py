@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -357,7 +358,8 @@ def test_stopping_the_launcher(mpi, launcher, number):
     before = [HEADROOM, "run", "-n", 3] if launcher == "headroom run -n" else [*mpi.command(3), HEADROOM, "run"]
     command = [str(word) for word in (*before, *options)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=environment(), start_new_session=True, **pipes) as child:
+    heard = partial(signal.signal, number, signal.SIG_DFL)  # whoever runs the tests may ignore it, and what is ignored stays so
+    with subprocess.Popen(command, text=True, env=environment(), start_new_session=True, preexec_fn=heard, **pipes) as child:
         assert child.stdout.readline().strip() == "waiting"
         child.send_signal(number)
         errors = child.communicate(timeout=30)[1]

@@ -19,7 +19,7 @@ TESTS = Path(__file__).resolve().parent.parent
 @pytest.mark.parametrize("preset", ["release", "sanitize", "threads"])
 def test_unit_tests_skip_only_what_is_listed(preset):
     outcomes = xml.etree.ElementTree.parse(BUILD / f"unit_tests-{preset}.xml").getroot().findall("testcase")
-    assert len(outcomes) > 40
+    assert len(outcomes) > 30
     wrong = [
         f"{test.get('name')}: {test.get('status')}"
         for test in outcomes
