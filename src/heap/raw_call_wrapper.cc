@@ -67,8 +67,14 @@ bool concerns_us(long number, const long (&a)[6]) {
       return a[2] != 0;
     case SYS_close:
       return base::is_own(static_cast<int>(a[0]));
-    default:
+    case SYS_close_range:
+    case SYS_process_vm_writev:  // of another process's memory, whatever its own is
+    case SYS_munmap:
+    case SYS_madvise:
+    case SYS_mprotect:
       return true;
+    default:
+      return false;
   }
 }
 
