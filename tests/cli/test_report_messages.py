@@ -46,7 +46,7 @@ def row(page: str, counter: str) -> list[str]:
 def test_figures_are_the_counters(mpi, tmp_path):
     short, long, stack, late, puts, unasked, barriers = 60, 12, 30, 5, 40, 25, 7
     kinds = {"short": short, "long": long, "stack": stack, "late": late, "unasked": unasked, "barrier": barriers, "put": puts}
-    kinds |= {"sum": 9, "between": 11, "forbidden": 3, "put_on_stack": 2}
+    kinds |= {"multiply": 9, "between": 11, "forbidden": 3, "put_on_stack": 2}
     folder = tmp_path / "run"
     run = traced(mpi, folder, " ".join(f"{kind} {count}" for kind, count in kinds.items()), attach="on")
     total = run.report["total"]
@@ -124,7 +124,7 @@ def test_no_section_without_messages(tmp_path):
             r"^100 of 100 messages were left to the MPI library since the communicator is the library's: ",
         ),
         ("forbidden 99", "forbidden 100", r"^100 of 100 messages were left to the MPI library since MPI forbids the arguments"),
-        ("sum 49", "sum 50", r"^100 of 100 collectives were left .* on this node; reductions .*--reductions direct"),
+        ("multiply 49", "multiply 50", r"^100 of 100 collectives were left .* on this node; reductions .*--reductions direct"),
         # A sender that has waited for a while copies aside, so not all of them are read so.
         ("stack 99", "stack 200", r"^[12]\d\d messages were read by cross-memory attach.*--large 64K"),
         ("late 99", "late 100", r"^100 of 100 messages .* copied aside, one copy more, since their receivers did not come"),

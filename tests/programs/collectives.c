@@ -1,6 +1,6 @@
 /* Collective calls: content of every one, many sizes, with and without gaps, in place, by every root, on MPI_COMM_WORLD and on
  * a communicator with the ranks turned round. Prints "collectives ok", how many calls were made that direct messages serve, and
- * how many reductions depend on the order of folding. Arguments: "direct" if those are to be in the order of the ranks,
+ * how many reductions depend on the order of folding (sums of reals do not between two ranks). Arguments: "direct" if those are to be in the order of the ranks,
  * "passed" if the calls are the library's: Open MPI's wants a datatype also where there is nothing to send. */
 #include <mpi.h>
 #include <stdio.h>
@@ -246,7 +246,7 @@ static void check_result(Kind kind, const void* at, int first, int last, int beg
       check_place((const Place*)at + i, first, last, begin + i, count);
     } else if (kind == REALS) {
       const double got = ((const double*)at)[i], difference = got > real ? got - real : real - got;
-      if (in_rank_order ? got != real : difference > 1e-12 * real) {
+      if (in_rank_order || last - first < 2 ? got != real : difference > 1e-12 * real) {
         fprintf(stderr, "rank %d: %s of %d: %a instead of %a\n", rank, doing, count, got, real);
         MPI_Abort(MPI_COMM_WORLD, 1);
       }
@@ -319,7 +319,7 @@ static void reductions(Kind kind, MPI_Datatype type, MPI_Op op, int count) {
     free(own);
     free(result);
   }
-  *(kind == REALS || kind == COMPOSED ? &ordered : &served) += calls;
+  *((kind == REALS && size > 2) || kind == COMPOSED ? &ordered : &served) += calls;
 }
 
 int main(int argc, char** argv) {

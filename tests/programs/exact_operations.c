@@ -1,5 +1,5 @@
 /* Every operation that is exact in any order, on every kind of integer, and the least, the largest and their places on numbers
-   with a point too: by each call that folds, against a fold of its own. Prints "ok" and how many collectives each rank made.
+   with a point too, and between two ranks their sums and products: by each call that folds, against a fold of its own. Prints "ok" and how many collectives each rank made.
    usage: exact_operations */
 #include <mpi.h>
 #include <stdint.h>
@@ -147,6 +147,14 @@ int main(int argc, char** argv) {
   CHECK_TYPE(double, MPI_DOUBLE, MAX, MIN);
   CHECK_TYPE(float, MPI_REAL4, MAX, MIN);
   CHECK_TYPE(double, MPI_REAL8, MAX, MIN);
+  if (ranks == 2) {
+    CHECK_TYPE(float, MPI_FLOAT, SUM, PROD);
+    CHECK_TYPE(double, MPI_DOUBLE, SUM, PROD);
+    CHECK_TYPE(long double, MPI_LONG_DOUBLE, SUM, PROD);
+    CHECK_TYPE(double, MPI_DOUBLE_PRECISION, SUM, PROD);
+    CHECK_TYPE(float _Complex, MPI_C_FLOAT_COMPLEX, SUM, SUM);
+    CHECK_TYPE(double _Complex, MPI_C_DOUBLE_COMPLEX, SUM, SUM);
+  }
   CHECK_PLACES(int, MPI_2INT);
   CHECK_PLACES(short, MPI_SHORT_INT);
   CHECK_PLACES(long, MPI_LONG_INT);

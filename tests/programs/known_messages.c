@@ -77,9 +77,10 @@ static void put(int count, void* part, int bytes) {
   MPI_Win_free(&window);
 }
 
-static void sum(void) {
-  double mine = rank, all = 0;
-  MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+/* Of complex numbers: a product whose bits may depend on the order. */
+static void multiply(void) {
+  double _Complex mine = rank, all = 0;
+  MPI_Allreduce(&mine, &all, 1, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
 }
 
 static void run(const char* kind, int count) {
@@ -110,8 +111,8 @@ static void run(const char* kind, int count) {
       send_to_a_late_receiver();
     } else if (strcmp(kind, "barrier") == 0) {
       MPI_Barrier(MPI_COMM_WORLD);
-    } else if (strcmp(kind, "sum") == 0) {
-      sum();
+    } else if (strcmp(kind, "multiply") == 0) {
+      multiply();
     } else {
       MPI_Abort(MPI_COMM_WORLD, 2);
     }
