@@ -36,10 +36,11 @@ lint: build
 
 bench: build
 	setup/system_packages.sh bench
-	build/venv/bin/python bench/run.py
+	build/venv/bin/python bench/lammps.py
 	build/venv/bin/headroom bench messages --mpi build/mpi/mpich --mpi build/mpi/openmpi --json build/messages.json
-	build/venv/bin/python bench/goals.py build/messages.json
-	build/venv/bin/headroom bench paging --mpi build/mpi/mpich
+	build/venv/bin/python bench/message_goals.py build/messages.json
+	build/venv/bin/headroom bench paging --mpi build/mpi/mpich --json build/paging.json
+	build/venv/bin/python bench/paging_goals.py build/paging.json
 
 soak: build
 	setup/system_packages.sh check

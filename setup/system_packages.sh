@@ -10,7 +10,7 @@ declare -A packages=(
   [demo]="util-linux"
   [check]="libgtest-dev gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev lammps libblas3 ptscotch scotch scalapack-mpi-test e2fsprogs xz-utils"
   [lint]="libgtest-dev gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user"
-  [bench]="fio lammps"
+  [bench]="lammps"
 )
 target=$1
 missing=()

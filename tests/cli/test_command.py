@@ -224,7 +224,7 @@ def test_bench_messages(tmp_path):
         assert min(times) > 0.9 * row["others"]["ideal"] > 0 and row["noise"] > 0
         assert row["ratio"] == pytest.approx(row["library"] / row["headroom"])
         assert re.search(rf"{row['what']} .* {row['ratio']:.2f} ", done.stdout), done.stdout
-    goals = plain_run([sys.executable, ROOT / "bench/goals.py", figures]).stdout
+    goals = plain_run([sys.executable, ROOT / "bench/message_goals.py", figures]).stdout
     worst = min(row["ratio"] for row in rows)
     assert re.search(rf"1 ms of work between calls +mpich +1\.00 +{worst:.2f} ", goals), goals
     assert len(goals.splitlines()) == 1 + 3  # those of this group
@@ -365,5 +365,5 @@ def test_bench_paging(tmp_path):
     assert later["read"]["auto"] >= later["needed"] * 0.9
     assert "quick: 1 x 96 MiB with 48 MiB" in done.stdout
     coarsen = rows["coarsen"]
-    assert coarsen["needed"] > 0 and coarsen["bound"] > 0
+    assert coarsen["needed"] > 0 and coarsen["bound"] > 0 and coarsen["what"] == "2 x 96 MiB in 64 MiB"
     assert coarsen["read"]["auto"] >= coarsen["needed"] * 0.9

@@ -15,24 +15,15 @@ from typing import NamedTuple
 import click
 
 from headroom import launcher
-from headroom.bench.programs import FOLDER, OUTPUT, compile_program, default_prefix, output_of, write_figures
+from headroom.bench.programs import CROWDED, FOLDER, OUTPUT, compile_program, default_prefix, output_of, write_figures
 from headroom.run import check_output
 
 SOURCE = Path(__file__).parent / "messages.c"
 # Group of measurements: ranks, and what the program is asked for.
 GROUPS = {"pairs": 2, "strided": 2, "collectives": 2, "collectives of 4": 4, "nonblocking": 2, "nonblocking of 4": 4}
 GROUPS |= {"transposition": 4, "crowd": 8, "work": 8, "one-sided": 2, "threads": 2, "other nodes": 2}
-# The libraries' settings: one copy by the kernel, and for more ranks than cores, giving the processor away.
+# The libraries' settings: one copy by the kernel.
 SINGLE_COPY = {"mpich": [{}, {"MPIR_CVAR_CH4_CMA_ENABLE": "1"}], "openmpi": [{}]}
-CROWDED = {
-    "mpich": [
-        {},
-        {"MPIR_CVAR_POLLS_BEFORE_YIELD": "0"},
-        {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"},
-        {"MPIR_CVAR_CH4_CMA_ENABLE": "1"},
-    ],
-    "openmpi": [{}, {"OMPI_MCA_mpi_yield_when_idle": "1"}],
-}
 # Each rank on a node of its own, as far as Headroom knows, and with a transport that would reach another one.
 NETWORK = {
     "mpich": [{"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}],

@@ -2,10 +2,12 @@
 
 The program paging.c goes through the same phases, and applications.c through its applications: in memory (twice, for the
 noise), under Headroom with each policy, with the kernel's swap (and zswap, where there is), and under other systems of this
-kind that the user has (--peer), all but the first inside the same hard limit where one can be set. The sides alternate; a
+kind that the user has (--peer), all but the first inside the same hard limit where one can be set. Where there are more ranks
+than cores, all sides but Headroom's have the MPI library's setting that is fastest in memory. The sides alternate; a
 figure is the median of the rounds. The lower bound of a phase is what must move (footprint less budget, read; for updates
 written as well) over what this disk moves past the page cache, measured in the same run; for applications it is the time in
-memory if that is longer.
+memory if that is longer: plain's, or Headroom's with memory enough if that is shorter (where ranks share cores, the library may
+lose more in its waiting than memory costs).
 """
 
 import contextlib
@@ -23,13 +25,24 @@ from typing import NamedTuple
 import click
 
 from headroom import hard_limit, launcher, settings
-from headroom.bench.programs import FOLDER, OUTPUT, compile_program, default_prefix, ended_in_order, output_of, write_figures
+from headroom.bench.programs import (
+    CROWDED,
+    FOLDER,
+    OUTPUT,
+    compile_program,
+    default_prefix,
+    ended_in_order,
+    output_of,
+    write_figures,
+)
 from headroom.run import check_output
 
 PHASES = Path(__file__).parent / "paging.c"
 APPLICATIONS = Path(__file__).parent / "applications.c"
 MIB = 1 << 20
-SWAP_BYTES = 4 << 30
+GIB = 1 << 30
+SWAP_BYTES = 4 * GIB
+IN_MEMORY = ("plain", "enough")
 POLICIES = ("lazy", "auto", "aggressive")
 SWEEPS = ["touch", "read", "read", "read", "write", "update", "update", "update", "backward", "strided"]
 # A pass over what is in memory takes 20 ms, and one differs by 4 % from the next: more of them.
@@ -46,6 +59,14 @@ class Group(NamedTuple):
     @property
     def is_application(self) -> bool:
         return self.phases[0] in ("pagerank", "coarsen", "mttkrp")
+
+    @property
+    def fits(self) -> bool:
+        return self.what == "memory enough"
+
+    def needed_bytes(self, swap: bool) -> int:
+        """What the storage must have room for, beside other things: the disk is measured with a file of 1 GiB."""
+        return (SWAP_BYTES if swap and not self.fits else 0) + max(GIB, 2 * self.ranks * self.mib * MIB) + GIB // 2
 
 
 GROUPS = {
@@ -89,6 +110,7 @@ class Phase(NamedTuple):
 
 class Row(NamedTuple):
     group: str
+    what: str  # the group's ranks and memory
     phase: str
     bytes: float
     seconds: dict[str, float]  # by side, of those that did not fail
@@ -96,6 +118,7 @@ class Row(NamedTuple):
     written: dict[str, float]
     bound: float | None  # seconds
     needed: float | None  # MiB that must be read
+    setting: dict[str, str]  # the MPI library's, of all sides but Headroom's
 
 
 def name_phases(lines: list[list[str]]) -> dict[str, list[Phase]]:
@@ -138,11 +161,11 @@ def bound_of(group: Group, phase: str, disk: dict[str, float]) -> tuple[float | 
     return 2 * missing / disk["mixed"], missing
 
 
-def bound_of_application(median: Phase, plain: float, disk: dict[str, float]) -> tuple[float | None, float | None]:
-    """The same by what the application says must move; no faster than in memory."""
+def bound_of_application(median: Phase, in_memory: float, disk: dict[str, float]) -> tuple[float | None, float | None]:
+    """The same by what the application says must move; no faster than in memory, which takes `in_memory` seconds."""
     both = min(median.must_read, median.must_write)
     moving = 2 * both / disk["mixed"] + (median.must_read - both) / disk["read"] + (median.must_write - both) / disk["write"]
-    return max(moving, plain), median.must_read or None
+    return max(moving, in_memory), median.must_read or None
 
 
 class Side(NamedTuple):
@@ -151,11 +174,17 @@ class Side(NamedTuple):
     limited: bool
     swap: bool
     zswap: bool = False
+    enough: bool = False  # memory, under Headroom
+
+    @property
+    def is_headroom(self) -> bool:
+        return "headroom.command" in self.before
 
 
 def sides_of(swap: bool, zswap: bool, limits: bool, peers: list[str], options: list[str]) -> list[Side]:
     run = [sys.executable, "-m", "headroom.command", "run", "--summary", "off", *options]
     sides = [Side("plain", [], False, False), Side("again", [], False, False)]
+    sides.append(Side("enough", run, False, False, enough=True))
     sides += [Side(policy, [*run, "--evict", policy], limits, False) for policy in POLICIES]
     if swap:
         sides.append(Side("swap", [], True, True))
@@ -171,13 +200,14 @@ def sides_of(swap: bool, zswap: bool, limits: bool, peers: list[str], options: l
 def command_of(side: Side, group: Group, program: Path) -> list:
     found = launcher.find(str(program))
     before = [word.replace("{budget}", str(group.budget)).replace("{ranks}", str(group.ranks)) for word in side.before]
-    if "headroom.command" in before:
-        before += ["--memory", f"{group.budget}M"]
+    if side.is_headroom:
+        before += ["--memory", f"{4 * group.ranks * group.mib if side.enough else group.budget}M"]
     arguments = [group.phases[0], group.mib, group.budget] if group.is_application else [group.mib, *group.phases]
     return [*found.command, "-n", group.ranks, *before, program, *arguments]
 
 
-def run_side(side: Side, group: Group, program: Path) -> dict[str, list[Phase]]:
+def run_side(side: Side, group: Group, program: Path, setting: dict[str, str]) -> dict[str, list[Phase]]:
+    environment = launcher.find(str(program)).environment | ({} if side.is_headroom else setting)
     words = [str(word) for word in command_of(side, group, program)]
     with contextlib.ExitStack() as stack:
         if side.limited:
@@ -186,15 +216,30 @@ def run_side(side: Side, group: Group, program: Path) -> dict[str, list[Phase]]:
             # A quarter more than the budget: code, stacks and page tables, for all sides alike.
             limit = stack.enter_context(hard_limit.HardLimit(group.budget * MIB * 5 // 4, side.swap))
             words = limit.wrap(words)
-        text = output_of(words, launcher.find(str(program)).environment)
+        text = output_of(words, environment)
     return name_phases([line.split("\t") for line in text.splitlines() if line.count("\t") in (4, 6)])
+
+
+def best_setting(plain: Side, group: Group, program: Path) -> dict[str, str]:
+    """The MPI library's that is fastest in memory: where ranks share cores, those that wait may better give them away."""
+    settings = CROWDED[launcher.find(str(program)).kind] if group.ranks > len(os.sched_getaffinity(0)) else [{}]
+    if len(settings) == 1:
+        return settings[0]
+
+    def seconds(setting: dict[str, str]) -> float:
+        return sum(phase.seconds for passes in run_side(plain, group, program, setting).values() for phase in passes)
+
+    return min(settings, key=seconds)
 
 
 def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: int, storage: str) -> list[Row]:
     group = GROUPS[name]
     program = programs[1 if group.is_application else 0]
-    if group.ranks * group.mib <= group.budget:
+    if group.fits:
         sides = [side for side in sides if not side.swap]
+    if not group.is_application:
+        sides = [side for side in sides if not side.enough]
+    setting = best_setting(sides[0], group, program)
     runs: dict[str, dict[str, list[Phase]]] = {side.name: {} for side in sides}
     speeds: list[dict[str, float]] = []
     environment = launcher.find(str(program)).environment
@@ -204,7 +249,7 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
             first = turn % len(sides)  # who comes first pays for what the system has put off
             for side in sides[first:] + sides[:first]:
                 try:
-                    found = run_side(side, group, program)
+                    found = run_side(side, group, program, setting)
                 except click.ClickException as error:  # the kernel may end it for lack of memory, although swap is free
                     if side.name == "plain":
                         raise
@@ -223,21 +268,27 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
         rows.append(
             Row(
                 name,
+                f"{group.ranks} x {group.mib} MiB" + ("" if group.fits else f" in {group.budget} MiB"),
                 phase,
                 medians["plain"].bytes,
                 {side: median.seconds for side, median in medians.items()},
                 {side: median.read for side, median in ours.items()},
                 {side: median.written for side, median in ours.items()},
                 *(
-                    bound_of_application(medians["plain"], medians["plain"].seconds, disk)
+                    bound_of_application(
+                        medians["plain"], min(medians[side].seconds for side in IN_MEMORY if side in medians), disk
+                    )
                     if group.is_application
                     else bound_of(group, phase, disk)
                 ),
+                setting,
             )
         )
     click.echo(f"\n{name}: {group.ranks} x {group.mib} MiB with {group.budget} MiB ({group.what})")
     for side in sides:
         words = " ".join(str(word) for word in command_of(side, group, program))
+        if not side.is_headroom:
+            words = " ".join([*(f"{name}={value}" for name, value in setting.items()), words])
         click.echo(
             f"  {side.name}: {words}{' (hard limit)' if side.limited else ''}{f' ({side.name})' if side.swap else ''}", err=True
         )
@@ -326,6 +377,7 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
 def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file, plot_file) -> None:
     """Memory beyond the budget: in memory, under Headroom with each policy, and with the kernel's swap.
 
+    "enough" is Headroom with memory enough.
     "/swap" (or "/plain") above 1 means that Headroom with --evict auto is faster; "of bound" is the time the disk needs for
     what must move, over the time taken; "read/needed" what was read over what must be.
 
@@ -337,8 +389,10 @@ def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file
     for file, option in ((json_file, "--json"), (plot_file, "--plot")):
         if file:
             check_output(file, option)
-    if shutil.disk_usage(storage).free < SWAP_BYTES + (6 << 30):
-        raise click.ClickException(f"{storage} has less than 10 GiB free; choose another --storage")
+    chosen = groups or [name for name in GROUPS if not name.startswith("quick")]
+    needed = max(GROUPS[name].needed_bytes(os.geteuid() == 0) for name in chosen)
+    if shutil.disk_usage(storage).free < needed:
+        raise click.ClickException(f"{storage} has less than {needed / GIB:.1f} GiB free; choose another --storage")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, ended_in_order(), contextlib.ExitStack() as stack:
         programs = tuple(
@@ -346,7 +400,7 @@ def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file
         )
         limits, swap = prepare_swap(stack, tuned_swap, storage)
         sides = sides_of(swap, swap and has_zswap(), limits, list(peers), ["--storage", str(storage), "--engine", engine])
-        for name in groups or [name for name in GROUPS if not name.startswith("quick")]:
+        for name in chosen:
             rows += measure(name, sides, programs, rounds, str(storage))
             if json_file:
                 write_figures(json_file, rows)

@@ -11,12 +11,12 @@ from headroom.report.drawings import LIGHT, as_svg, style
 # Told apart by people who do not see all colours, too.
 COLOURS = {"lazy": "#56b4e9", "auto": "#0072b2", "aggressive": "#009e73", "swap": "#d55e00", "zswap": "#e69f00"}
 OTHERS = ["#cc79a7", "#999999"]
-NOISE = ("plain", "again")
+IN_MEMORY = ("plain", "again", "enough")
 BAR = 0.8
 
 
 def _draw_group(axes, name: str, rows: list[dict]) -> None:
-    sides = [side for side in dict.fromkeys(side for row in rows for side in row["seconds"]) if side not in NOISE]
+    sides = [side for side in dict.fromkeys(side for row in rows for side in row["seconds"]) if side not in IN_MEMORY]
     height = BAR / len(sides)
     others = iter(OTHERS * len(sides))
     for number, side in enumerate(sides):

@@ -15,6 +15,16 @@ from headroom.run import library_path
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+# The libraries' settings that may be best where there are more ranks than cores: giving the processor away, one copy.
+CROWDED = {
+    "mpich": [
+        {},
+        {"MPIR_CVAR_POLLS_BEFORE_YIELD": "0"},
+        {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"},
+        {"MPIR_CVAR_CH4_CMA_ENABLE": "1"},
+    ],
+    "openmpi": [{}, {"OMPI_MCA_mpi_yield_when_idle": "1"}],
+}
 
 
 def default_prefix() -> Path:

@@ -1,0 +1,118 @@
+"""What memory beyond the budget is to reach, and whether one run of `headroom bench paging --json FILE` reached it; with
+`--table`, the rows of docs/out_of_core.md. Run by `make bench`: paging_goals.py FILE
+
+For each goal the worst row counts. Ratios above 1 mean that Headroom (--evict auto) is faster.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+Row = dict
+MIB = 1 << 20
+POLICIES = ("lazy", "auto", "aggressive")
+
+
+class Goal(NamedTuple):
+    text: str
+    groups: tuple[str, ...]
+    phases: tuple[str, ...]  # beginnings of their names
+    least: float
+    measure: Callable[[Row], float | None]
+
+
+def beside(side: str) -> Callable[[Row], float | None]:
+    return lambda row: row["seconds"][side] / row["seconds"]["auto"] if side in row["seconds"] else None
+
+
+def plain_again(row: Row) -> float:
+    return row["seconds"]["plain"] / row["seconds"]["again"]
+
+
+def of_bound(row: Row) -> float | None:
+    return row["bound"] / row["seconds"]["auto"] if row["bound"] else None
+
+
+def of_what_is_read(row: Row) -> float | None:
+    """How much of it had to be read."""
+    return row["needed"] / row["read"]["auto"] if row["needed"] and row["read"]["auto"] else None
+
+
+SWEEPS = ("touch", "read", "write", "update", "backward", "strided")
+APPLICATIONS = ("pagerank", "pagerank of 16", "coarsen", "mttkrp")
+WORK = ("pagerank", "coarsen", "mttkrp")  # not how they are built
+GOALS = [
+    Goal("in memory", ("memory",), SWEEPS, 0.99, beside("plain")),
+    Goal("the same, plain against itself", ("memory",), SWEEPS, 0.99, plain_again),
+    Goal("small objects", ("objects",), ("objects",), 0.97, beside("plain")),
+    Goal("first pass, of the bound: read", ("sweeps", "rounds"), ("read, first",), 0.9, of_bound),
+    Goal("first pass, of the bound: update", ("sweeps", "rounds"), ("update, first",), 0.9, of_bound),
+    Goal("later passes, needed of read", ("sweeps", "rounds"), ("read, later", "update, later"), 1 / 1.15, of_what_is_read),
+    Goal("backward, needed of read", ("sweeps", "rounds"), ("backward",), 1 / 1.15, of_what_is_read),
+    Goal("arrays in step, needed of read", ("patterns",), ("in-step",), 1 / 1.15, of_what_is_read),
+    Goal("sweeps, of swap", ("sweeps",), ("touch", "read", "write", "update", "backward"), 4, beside("swap")),
+    Goal("sweeps of four ranks, of swap", ("rounds",), ("touch", "read", "write", "update", "backward"), 4, beside("swap")),
+    Goal("words at random, one rank, of swap", ("random",), ("random",), 1, beside("swap")),
+    Goal("words at random, eight ranks, of swap", ("random of 8",), ("random",), 1, beside("swap")),
+    Goal("applications, of the bound", APPLICATIONS, WORK, 0.8, of_bound),
+    Goal("applications, of swap", APPLICATIONS, WORK, 4, beside("swap")),
+]
+
+
+def speed(row: Row, side: str) -> str:
+    if side not in row["seconds"]:
+        return ""
+    seconds = row["seconds"][side]
+    if row["phase"].startswith("objects"):
+        return f"{row['bytes'] / 8e6 / seconds:.0f} M/s"
+    per = (8000, " k/s") if row["phase"].startswith("random") else (MIB, "")
+    return f"{row['bytes'] / per[0] / seconds:.0f}{per[1]}"
+
+
+def show_table(rows: list[Row]) -> None:
+    sides = ["plain", "again", "enough", *POLICIES, "swap", "zswap"]
+    heads = ["", *(f"`{side}`" if side in POLICIES else side for side in sides), "times swap", "of bound", "read, of needed"]
+    print("| " + " | ".join(heads) + " |")
+    print("|" + " --- |" * len(heads))
+    group = None
+    for row in rows:
+        if row["group"] != group:
+            group = row["group"]
+            print(f"| **{row['what']}** |" + " |" * (len(heads) - 1))
+        ratios = [beside("swap")(row), of_bound(row), of_what_is_read(row)]
+        ratios[2] = ratios[2] and 1 / ratios[2]
+        cells = [row["phase"], *(speed(row, side) for side in sides)]
+        cells += [f"{ratio:.1f}" if ratio and at == 0 else f"{ratio:.2f}" if ratio else "" for at, ratio in enumerate(ratios)]
+        print("| " + " | ".join(cells) + " |")
+
+
+def show_goals(rows: list[Row]) -> None:
+    print(f"{'':<40} {'goal':>5} {'worst':>6} {'median':>7}  met  worst row")
+    for goal in GOALS:
+        reached = []
+        for row in rows:
+            if row["group"] in goal.groups and row["phase"].startswith(goal.phases) and "auto" in row["seconds"]:
+                ratio = goal.measure(row)
+                if ratio is not None:
+                    reached.append((ratio, f"{row['what']}: {row['phase']}"))
+        if reached:
+            reached.sort()
+            worst, where = reached[0]
+            median = reached[len(reached) // 2][0]
+            met = "yes" if worst >= goal.least else "no"
+            print(f"{goal.text:<40} {goal.least:>5.2f} {worst:>6.2f} {median:>7.2f}  {met:<4} {where}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path, help="what `headroom bench paging --json FILE` wrote")
+    parser.add_argument("--table", action="store_true", help="the rows instead, as a table in Markdown")
+    chosen = parser.parse_args()
+    rows = json.loads(chosen.file.read_text())
+    (show_table if chosen.table else show_goals)(rows)
+
+
+if __name__ == "__main__":
+    main()
