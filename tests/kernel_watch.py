@@ -77,14 +77,15 @@ class KernelWatch:
             counted = f"the kernel counted {kernels / MIB:.1f} MiB, the store {ours / MIB:.1f}"
             assert ours <= kernels <= ours + files + programs, counted
 
-    def assert_moved(self, least: int, files: int = 0) -> None:
-        """At least `least` bytes were written to and read from the disk, without swap, without the page cache; but for `files`
+    def assert_moved(self, read: int, written: int, files: int = 0) -> None:
+        """At least so many bytes were read from and written to the disk, without swap, without the page cache; but for `files`
         bytes that the command itself reads and writes as files."""
-        assert self.read_bytes >= least, f"the kernel counted {self.read_bytes / MIB:.1f} MiB read"
-        assert self.written_bytes >= least, f"the kernel counted {self.written_bytes / MIB:.1f} MiB written"
+        least = min(read, written)
+        assert self.read_bytes >= read, f"the kernel counted {self.read_bytes / MIB:.1f} MiB read"
+        assert self.written_bytes >= written, f"the kernel counted {self.written_bytes / MIB:.1f} MiB written"
         if self.device_read_bytes is not None:
-            assert self.device_read_bytes >= least, f"the disk read {self.device_read_bytes / MIB:.1f} MiB"
-            assert self.device_written_bytes >= least, f"the disk wrote {self.device_written_bytes / MIB:.1f} MiB"
+            assert self.device_read_bytes >= read, f"the disk read {self.device_read_bytes / MIB:.1f} MiB"
+            assert self.device_written_bytes >= written, f"the disk wrote {self.device_written_bytes / MIB:.1f} MiB"
         assert self.swapped_pages == 0
         # Other programs' files come and go; what was moved would show.
         assert (

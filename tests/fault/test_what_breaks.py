@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from conditions import lack, need
-from conftest import DEBIAN, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run, within
+from conftest import DEBIAN, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import machine
 from variants import every_second, only_in_suites
 
@@ -237,7 +237,7 @@ def test_several_nodes(tmp_path):
         assert {rank["rank"] for rank in node["ranks"]} == ranks
         assert node["total"]["messages_direct"] > 0  # inside each node
         assert node["short_of_memory"] and node["total"]["bytes_written"] >= 2 * 2 * 16 * MIB - 32 * MIB
-        assert node["peak_resident_bytes"] <= within(32 * MIB)
+        assert node["peak_resident_bytes"] <= 32 * MIB + min(16 * MIB, node["total"]["other_bytes_peak"])
 
 
 @pytest.mark.parametrize("mpi", [*WHEELS, *DEBIAN, None], ids=lambda mpi: mpi.name if mpi else "no MPI")
