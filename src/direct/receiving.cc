@@ -206,7 +206,7 @@ void Endpoint::combine(const Content& from, const Content& to, int member, const
   }
   void* piece = memory_.allocate(to.bytes);
   if (piece == nullptr) {
-    base::die("no message memory is left for a reduction");
+    die_without_message_memory("a reduction");
   }
   Walk reader(from);
   Walk writer({static_cast<char*>(piece), to.bytes, nullptr});

@@ -28,6 +28,7 @@ void Waiting::pause() {
   timer_woke_ = false;
   if (rounds_ >= kFirstPoke && rounds_ % kPokeEach == kFirstPoke % kPokeEach) {
     trace::count(trace::Counter::kDirectPokes);
+    traced_.goes_on();
     also_elsewhere_ = poke_();
     endpoint().ring_away();
     endpoint().end_if_peers_are_lost();
@@ -48,6 +49,7 @@ void Waiting::pause() {
 }
 
 void Waiting::pause_or_sleep() {
+  traced_.goes_on();
   if (rounds_ < kSpins + (sched::mode() == sched::Mode::kTurns ? kYieldsInTurns : kYields)) {
     (void)base::system_call(SYS_sched_yield);
     return;
@@ -88,6 +90,7 @@ Waiting::~Waiting() {
   } else if (pager::is_armed()) {
     pager::begin_turn();
   }
+  traced_.ends();
 }
 
 }  // namespace headroom::direct

@@ -11,6 +11,8 @@
 
 #include <cstdint>
 
+#include "sched/traced_waits.h"
+
 namespace headroom::direct {
 
 class Waiting {
@@ -34,6 +36,7 @@ class Waiting {
   bool announced_ = false;
   bool gave_slot_up_ = false;
   bool timer_woke_ = false;  // it slept just now, and nobody has rung
+  sched::TracedWait traced_;
 };
 
 }  // namespace headroom::direct

@@ -2,10 +2,12 @@
 #include "mpi/shortcuts.h"
 
 #include "base/system_calls.h"
+#include "direct/peer_memory.h"
 #include "mpi/progress_hook.h"
 #include "pager/pager.h"
 #include "sched/scheduler.h"
 #include "trace/counters.h"
+#include "trace/recorder.h"
 
 namespace headroom::mpi {
 namespace {
@@ -53,7 +55,8 @@ void choose_shortcuts() {
   const sched::Mode mode = sched::mode();
   const bool pass = mode == sched::Mode::kPass;
   const bool yields_by_hook = mode == sched::Mode::kYield && progress_hook_works();
-  const bool often = (pass || yields_by_hook) && !nonblocking_collectives.load(std::memory_order_relaxed);
+  const bool often =
+      (pass || yields_by_hook) && !nonblocking_collectives.load(std::memory_order_relaxed) && !trace::is_recording();
   const bool all_in_library = !direct.load(std::memory_order_relaxed);
   const bool wanted[] = {often && all_in_library, often && all_in_library, pass && all_in_library, all_in_library};
   for (int index = 0; index < 4; ++index) {
@@ -71,10 +74,19 @@ void choose_shortcuts() {
 
 void set_direct(bool on) { direct.store(on, std::memory_order_relaxed); }
 
+namespace {
+
+void look_at_changes() {
+  direct::empty_memory_of_who_left(pager::session());
+  choose_shortcuts();
+}
+
+}  // namespace
+
 void set_nonblocking_collectives(bool on) {
   nonblocking_collectives.store(on, std::memory_order_relaxed);
   if (!ways_known.exchange(true, std::memory_order_acq_rel)) {
-    pager::call_when_changed(choose_shortcuts);
+    pager::call_when_changed(look_at_changes);
   }
   choose_shortcuts();
 }

@@ -3,7 +3,7 @@
 // A wrapper costs about 45 ns a call, which an 8-byte message between two ranks that fit in memory would notice. So once it is
 // known how this process waits (the end of MPI_Init), the entries of calls made often leave their wrappers out, and come
 // back to them when memory becomes short or ranks join (both told by the pager; joining also looked at after MPI_Comm_spawn and
-// the like).
+// the like). While a trace is taken, calls that may wait keep their wrappers, which tell of waits.
 //
 // A call that is under way then ends as it began, in the library. That is what it would have done with its wrapper too: how a
 // call waits is decided when it begins.

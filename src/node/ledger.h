@@ -24,7 +24,7 @@
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 4;                 // to be changed with the layout of anything that ranks share
+inline constexpr uint32_t kLedgerVersion = 5;                 // to be changed with the layout of anything that ranks share
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxModeChanges = 128;
 
@@ -84,6 +84,7 @@ struct alignas(64) Member {
   MemberSet answered_by;             // who have said, asked by this member, that they have given what they can
   std::atomic<uint64_t> refused_ns;  // when it last had less to give than was asked: the rest is in use
   std::atomic<uint64_t> ready_since_ns;
+  std::atomic<uint64_t> looked_at_ns;  // when it last looked whether it may have a slot: a sign of life of who waits for one
   std::atomic<uint64_t> blocked_since_ns;
   std::atomic<uint64_t> read_page_at_ns;     // when it last had to wait for a single page from storage
   std::atomic<int64_t> working_set_bytes;    // of blocks, what its next turn is expected to need
@@ -170,7 +171,7 @@ struct Ledger {
   std::atomic<uint64_t> lacked_room_ns;  // when it last had to
   std::atomic<uint32_t> held_slots;
   std::atomic<uint32_t> most_held_slots;
-  std::atomic<uint64_t> slot_freed_ns;  // when somebody last gave slots up
+  std::atomic<uint64_t> slot_freed_ns;  // when somebody last gave slots up, or was overdue; 0: he gave his up
   std::atomic<uint32_t> alive;
   std::atomic<uint64_t> failed_at_ns;        // when a member ended with an error of Headroom's; 0 = none did
   std::atomic<uint64_t> lost_at_ns;          // when a member ended without leaving; 0 = none did

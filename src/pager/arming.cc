@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "pager/state.h"
+#include "trace/recorder.h"
 
 namespace headroom::pager {
 namespace {
@@ -163,6 +164,7 @@ void arm() {
                 self.reserved_bytes.load(std::memory_order_relaxed) - state.other_bytes - resident);
   reserve_other_memory();
   self.armed.store(1, std::memory_order_release);
+  trace::record({base::monotonic_ns(), trace::EventKind::kArmed, 0, 0, {}});
   base::log_debug("memory is short; %lld MiB resident", static_cast<long long>(resident >> 20));
 }
 

@@ -82,6 +82,8 @@ struct TurnRules {
   bool (*must_wait)(int32_t thread, bool may_begin);
   /// Again and again while the turn is cut, or watched.
   void (*look)();
+  /// Before each sample of the trace.
+  void (*before_sample)();
 };
 
 /// Has the pager follow these rules from now on; they must stay.

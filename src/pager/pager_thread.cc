@@ -144,6 +144,7 @@ void sample() {
     return;
   }
   sampled_ns = now;
+  look_before_sample();
   const node::Member& self = *state.session->self;
   const auto counted = [](trace::Counter counter) { return static_cast<int64_t>(trace::counted(counter)); };
   trace::record({now,

@@ -197,6 +197,8 @@ bool start_pager_thread(int requests);
 void follow_turns();
 /// Whether that thread's fault on storage has to wait, since it is not this process's turn; `may_begin`: it may from now on.
 bool must_wait_for_turn(int32_t thread, bool may_begin);
+/// Has the rules look before a sample of the trace is taken.
+void look_before_sample();
 /// If such faults wait, or else the turn is watched: has the rules followed.
 void look_at_turn();
 

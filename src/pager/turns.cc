@@ -69,6 +69,12 @@ bool must_wait_for_turn(int32_t thread, bool may_begin) {
   return rules != nullptr && rules->must_wait(thread, may_begin);
 }
 
+void look_before_sample() {
+  if (const TurnRules* rules = turn_rules.load(std::memory_order_acquire)) {
+    rules->before_sample();
+  }
+}
+
 void look_at_turn() {
   if (is_turn_cut() || state.turn_is_watched.load(std::memory_order_acquire)) {
     turn_rules.load(std::memory_order_acquire)->look();

@@ -9,6 +9,7 @@
 #include "sched/scheduler.h"
 #include "sched/slots.h"
 #include "sched/threads.h"
+#include "sched/traced_waits.h"
 #include "sched/turn.h"
 #include "trace/counters.h"
 
@@ -21,6 +22,7 @@ constexpr uint64_t kUnknownWaitNs = 100'000'000;
 
 std::atomic<int> uncut{0};
 uint64_t since_ns = 0;          // waits for its slot
+SeenWait seen_wait;             // the same, as far as it was seen
 uint64_t cut_at_ns = 0;         // the turn
 uint64_t unknown_since_ns = 0;  // unknown threads have been in line, if now and then; 0: they are not
 uint64_t unknown_may_until_ns = 0;
@@ -47,6 +49,11 @@ bool must_get_in_line(bool by_unknown, uint64_t now) {
   trace::count(trace::Counter::kTurnsBegunAtFaults);
   get_in_line(!by_unknown);
   unknown_since_ns = !by_unknown ? 0 : unknown_since_ns == 0 ? now : unknown_since_ns;
+  if (unknown_since_ns != 0 && unknown_since_ns != now) {
+    seen_wait.go_on();
+  } else {
+    seen_wait.begin();
+  }
   if (by_unknown) {
     self().ready_since_ns.store(unknown_since_ns, std::memory_order_relaxed);
   }
@@ -68,13 +75,10 @@ bool takes_slot_again(uint64_t now) {
     begin_turn();  // there is room by now
     return true;
   }
-  const bool overdue = is_overdue(since_ns);
+  seen_wait.look();
   // Who was rung for a slot takes longer than we do to look; so only the next one looks.
-  if (!overdue && !(is_next() && try_take_slot())) {
+  if (!(is_next() && try_take_slot()) && !try_take_overdue_slot(seen_wait)) {
     return false;
-  }
-  if (overdue) {
-    take_overdue_slot();
   }
   begin_turn();
   trace::count(trace::Counter::kSlotWaitNs, now - since_ns);
@@ -106,6 +110,9 @@ bool must_wait(int32_t thread, bool may_begin) {
     return false;
   }
   const bool had_slot = end_turn_early();
+  if (had_slot) {
+    seen_wait.begin();
+  }
   since_ns = now;
   cut_at_ns = now;
   const bool waits = had_slot || must_get_in_line(by_unknown, now);
@@ -165,7 +172,7 @@ void look() {
   }
 }
 
-constexpr pager::TurnRules kRules = {must_wait, look};
+constexpr pager::TurnRules kRules = {must_wait, look, look_at_traced_waits};
 
 }  // namespace
 

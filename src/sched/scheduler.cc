@@ -41,6 +41,7 @@ thread_local uint64_t polls_in_vain_since_ns __attribute__((tls_model("initial-e
 std::atomic<uint64_t> turn_began_ns{0};
 base::FutexLock taking_slot;
 thread_local int calls_of_waits __attribute__((tls_model("initial-exec"))) = 0;
+thread_local constinit TracedWait wait_in_call __attribute__((tls_model("initial-exec")));
 
 /// Past the C library's function, which is interposed (mpi/progress_hook.cc).
 void yield_processor() { (void)base::system_call(SYS_sched_yield); }
@@ -213,6 +214,7 @@ Mode mode() {
 }
 
 void give_slot_up() {
+  wait_in_call.goes_on();
   if (!this_thread_blocks() && mode() == Mode::kTurns) {
     begin_blocking();
     (void)look_whether_rank_waits(true);
@@ -227,6 +229,7 @@ void take_slot() {
   if (this_thread_blocks() && calls_of_waits == 0) {
     end_blocking();
   }
+  wait_in_call.ends();
 }
 
 void look_at_wait() {
@@ -249,11 +252,13 @@ Wait::~Wait() {
   } else {
     pager::begin_turn();
   }
+  traced_.ends();
 }
 
 void Wait::pause() {
   ++polls_;
   if (mode() != Mode::kTurns) {
+    traced_.goes_on();
     yield_processor();
     return;
   }

@@ -7,8 +7,9 @@
 //           compute have the memory. When all that there is fits and nothing has had to leave memory for two seconds, turns end
 //           until something must.
 //
-// Slots pay for memory's sake, not for the processor's, so they begin when memory is short. All messages go through the MPI
-// library here, so a waiting rank polls by timer (20 us, doubling to 1 ms) and wants a slot only to return to the program.
+// Slots pay for memory's sake, not for the processor's, so they begin when memory is short. A rank that waits for a message
+// inside the node sleeps until it is rung (direct/waiting.h); one that waits for something of the MPI library's, which rings
+// nobody, polls by timer (20 us, doubling to 1 ms). Both want a slot only to return to the program.
 //
 // No deadlock: a ready rank is admitted without a free slot (counted) if no slot was given up for kOverdueNs; a rank that dies
 // gives its slot back (node/session.cc); a rank that polls without blocking (MPI_Test in a loop) gives its slot up after a
@@ -18,6 +19,7 @@
 #include <cstdint>
 
 #include "base/settings.h"
+#include "sched/traced_waits.h"
 
 namespace headroom::sched {
 
@@ -34,7 +36,8 @@ bool waiters_may_sleep();
 /// How a rank waits now: never kAuto. Cheap: looked at by every blocking call.
 Mode mode();
 
-/// Gives the slot up around a call that may block and that we cannot see into; take_slot() ends it. Nothing but in turns.
+/// Gives the slot up around a call that may block and that we cannot see into; take_slot() ends it. Outside turns only a trace
+/// is told.
 void give_slot_up();
 void take_slot();
 
@@ -61,6 +64,7 @@ class Wait {
   uint32_t polls_ = 0;
   uint32_t sleep_ns_ = 20'000;
   bool gave_up_ = false;
+  TracedWait traced_;
 };
 
 /// The library's progress loop went round once, and moved something or not (mpi/progress_hook.cc).

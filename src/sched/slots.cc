@@ -15,8 +15,9 @@ using trace::Counter;
 
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
 constexpr uint64_t kOldWhateverNs = kOverdueNs / 2;
-constexpr uint64_t kStoppedNs = 6 * kOverdueNs;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
+constexpr uint64_t kLooksWithinNs =
+    2'000'000'000;  // who waits looks each time the bell's timeout passes, on a busy machine later
 constexpr uint64_t kJumpsAboutNs = 10'000'000;
 
 bool overdue = false;  // the slot that this process has was given to it regardless; under the lock of the turn
@@ -62,20 +63,22 @@ uint32_t lent_slots() {
   return lent;
 }
 
-/// Could go on, and has no slot.
-bool is_ready(const Member& member) {
+/// Could go on, has no slot, and has looked for one lately: who does not is stopped (by a debugger, say), and nothing is kept
+/// for him. His place in the line stays: when he looks again he has waited longest.
+bool is_ready(const Member& member, uint64_t now) {
   return is_alive(member) && member.slots.load(std::memory_order_relaxed) == 0 &&
-         member.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady);
+         member.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady) &&
+         member.looked_at_ns.load(std::memory_order_relaxed) + kLooksWithinNs > now;
 }
 
 /// Whether slots are kept free for somebody who has waited long, and longer than this rank; and longer still if he would not
-/// fit beside those who compute. (Who has waited for very long is stopped, by a debugger, say.)
+/// fit beside those who compute.
 bool is_kept_for_another() {
   const uint64_t now = base::monotonic_ns();
   const uint64_t own = self().ready_since_ns.load(std::memory_order_relaxed);
   for (const Member& member : ledger().members) {
     const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
-    if (&member == &self() || !is_ready(member) || since >= own || now < since + kOldFirstNs || now > since + kStoppedNs) {
+    if (&member == &self() || !is_ready(member, now) || since >= own || now < since + kOldFirstNs) {
       continue;
     }
     if (now - since > kOldWhateverNs || fits(member)) {
@@ -99,7 +102,7 @@ Member* next_ready(uint32_t free) {
   int64_t most = -1;
   const uint64_t now = base::monotonic_ns();
   for (Member& member : ledger().members) {
-    if (!is_ready(member) || !fits(member)) {
+    if (!is_ready(member, now) || !fits(member)) {
       continue;
     }
     const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
@@ -161,24 +164,34 @@ bool try_take_slot() {
   return false;
 }
 
-bool is_overdue(uint64_t since_ns) {
-  const uint64_t freed = ledger().slot_freed_ns.load(std::memory_order_relaxed);
-  const uint64_t last = freed > since_ns ? freed : since_ns;
-  const uint64_t now = base::monotonic_ns();
-  return now > last && now - last > kOverdueNs;
-}
-
-void take_overdue_slot() {
+bool try_take_overdue_slot(const SeenWait& wait) {
+  std::atomic<uint64_t>& freed_at = ledger().slot_freed_ns;
+  uint64_t freed = freed_at.load(std::memory_order_relaxed);
+  // One at a time: of several who have waited so long the others wait for this one's end, or as long again.
+  if (wait.seen_ns() <= kOverdueNs || wait.looked_ns() <= freed + kOverdueNs ||
+      !freed_at.compare_exchange_strong(freed, wait.looked_ns(), std::memory_order_relaxed)) {
+    return false;
+  }
   const uint32_t wanted = wanted_by(self());
   note_held_slots(ledger().held_slots.fetch_add(wanted, std::memory_order_acq_rel) + wanted);
   overdue = true;
   self().slots.store(wanted, std::memory_order_release);
   trace::count(Counter::kTurnsOverdue);
+  return true;
 }
 
 void become_ready() {
-  self().ready_since_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
+  const uint64_t now = base::monotonic_ns();
+  self().ready_since_ns.store(now, std::memory_order_relaxed);
+  self().looked_at_ns.store(now, std::memory_order_relaxed);
   set_run_state(RunState::kReady);
+}
+
+void SeenWait::look() {
+  const uint64_t now = base::monotonic_ns();
+  seen_ns_ += now - looked_ns_ < kMostBetweenLooksNs ? now - looked_ns_ : kMostBetweenLooksNs;
+  looked_ns_ = now;
+  self().looked_at_ns.store(now, std::memory_order_relaxed);
 }
 
 void set_run_state(RunState state) {
@@ -192,7 +205,10 @@ bool release_slot() {
     return false;
   }
   record(RunState::kBlocked);  // before the next one has its turn; the others are told if it lasts
-  if (ledger().held_slots.fetch_sub(held, std::memory_order_acq_rel) - held < ledger().slots()) {
+  const uint32_t left = ledger().held_slots.fetch_sub(held, std::memory_order_acq_rel) - held;
+  if (overdue) {
+    ledger().slot_freed_ns.store(0, std::memory_order_relaxed);  // the next one has waited as long: it follows at once
+  } else if (left < ledger().slots()) {
     ledger().slot_freed_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
   }
   ring_next();
@@ -200,7 +216,9 @@ bool release_slot() {
 }
 
 void wait_for_slot() {
-  const uint64_t started = base::monotonic_ns();
+  SeenWait wait;
+  wait.begin();
+  const uint64_t started = wait.looked_ns();
   become_ready();
   for (;;) {
     // The bell is read before the slots are looked at: a ring in between makes the futex return at once.
@@ -208,11 +226,8 @@ void wait_for_slot() {
     if (mode() != Mode::kTurns) {
       return;  // there is room by now, and a slot would be kept by somebody who need not give it up
     }
-    if (try_take_slot()) {
-      break;
-    }
-    if (is_overdue(started)) {
-      take_overdue_slot();
+    wait.look();
+    if (try_take_slot() || try_take_overdue_slot(wait)) {
       break;
     }
     base::futex_wait(&self().slot_bell, bell, kBellTimeoutNs, true);
@@ -241,7 +256,7 @@ bool somebody_is_ready() { return next_ready(UINT32_MAX) != nullptr; }
 bool somebody_waits_for(uint64_t ns) {
   const uint64_t now = base::monotonic_ns();
   for (const Member& member : ledger().members) {
-    if (is_ready(member) && member.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
+    if (is_ready(member, now) && member.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
       return true;
     }
   }

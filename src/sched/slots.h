@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "base/system_calls.h"
 #include "node/ledger.h"
 #include "pager/pager.h"
 
@@ -14,6 +15,27 @@ namespace headroom::sched {
 
 /// Who has waited so long while nobody gave a slot up gets one, free or not.
 inline constexpr uint64_t kOverdueNs = 5'000'000'000;
+
+/// How long this process has been seen waiting in line: the time between two looks counts up to a bound, so a job that was
+/// suspended as a whole has not waited meanwhile. Under the lock of the turn.
+class SeenWait {
+ public:
+  void begin() {
+    seen_ns_ = 0;
+    go_on();
+  }
+  /// Is in line again, and has been before.
+  void go_on() { looked_ns_ = base::monotonic_ns(); }
+  /// Looks whether it may have a slot, and tells the others that it does.
+  void look();
+  [[nodiscard]] uint64_t seen_ns() const { return seen_ns_; }
+  [[nodiscard]] uint64_t looked_ns() const { return looked_ns_; }
+
+ private:
+  static constexpr uint64_t kMostBetweenLooksNs = 100'000'000;
+  uint64_t seen_ns_ = 0;
+  uint64_t looked_ns_ = 0;
+};
 
 inline node::Ledger& ledger() { return *pager::session().ledger; }
 inline node::Member& self() { return *pager::session().self; }
@@ -28,11 +50,9 @@ void wait_for_slot();
 /// Takes this process's slots if it may have them now. (The lock of the turn, in scheduler.cc, keeps its threads from taking
 /// two.)
 bool try_take_slot();
-/// Whether a rank that is ready since then has waited too long: those who have the slots do not give them up. (If they do, its
-/// turn comes, since who has waited longest is first.)
-bool is_overdue(uint64_t since_ns);
-/// Takes its slots although they are not free: counted as overdue.
-void take_overdue_slot();
+/// Takes its slots although they are not free, if it has waited for too long (counted as overdue): those who have them do not
+/// give them up. (If they do, its turn comes, since who has waited longest is first.)
+bool try_take_overdue_slot(const SeenWait& wait);
 /// Whether more slots are held than there are now: some were lent, and whoever lent his wants it back.
 bool are_too_many();
 /// Whether what this process is expected to use fits beside what those use who compute, or it has waited too long to care.

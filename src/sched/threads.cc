@@ -46,6 +46,7 @@ void register_thread() {
       thread.blocked.store(false, std::memory_order_relaxed);
       thread.number.store(static_cast<int32_t>(base::system_call(SYS_gettid)), std::memory_order_relaxed);
       thread.seen_ns.store(0, std::memory_order_relaxed);
+      thread.waits_since_ns.store(0, std::memory_order_relaxed);
       const int used = places_used.load(std::memory_order_relaxed);
       places_used.store(index < used ? used : index + 1, std::memory_order_release);
       thread.used.store(true, std::memory_order_release);
@@ -61,14 +62,18 @@ void register_thread() {
 
 bool this_thread_blocks() { return blocks; }
 
-void set_this_thread_blocks(bool now_blocks) {
+MpiThread* this_mpi_thread() {
   if (this_thread == kUnknownThread) {
     register_thread();
   }
+  return this_thread >= 0 ? &all_threads[this_thread] : nullptr;
+}
+
+void set_this_thread_blocks(bool now_blocks) {
   blocks = now_blocks;
-  if (this_thread >= 0) {
+  if (MpiThread* thread = this_mpi_thread()) {
     // seq_cst: of two threads that block at the same time one sees that both do.
-    all_threads[this_thread].blocked.store(now_blocks, std::memory_order_seq_cst);
+    thread->blocked.store(now_blocks, std::memory_order_seq_cst);
   }
 }
 

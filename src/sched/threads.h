@@ -16,13 +16,16 @@ struct MpiThread {
   std::atomic<bool> blocked;
   std::atomic<int32_t> number;  // the kernel's
   clockid_t processor_time;
-  std::atomic<uint64_t> seen_ns;  // of processor time, when it was last looked at (idle_threads.cc)
+  std::atomic<uint64_t> seen_ns;         // of processor time, when it was last looked at (idle_threads.cc)
+  std::atomic<uint64_t> waits_since_ns;  // in MPI outside turns, while a trace is taken; 0: it does not (traced_waits.cc)
 };
 
 /// Whether this thread is blocked in MPI.
 bool this_thread_blocks();
 /// Says so; a thread's first call makes it known.
 void set_this_thread_blocks(bool blocks);
+/// This thread, known from now on; nullptr if it is one of more than are kept account of.
+MpiThread* this_mpi_thread();
 /// Whether all known threads are blocked in MPI.
 bool all_threads_block();
 /// Whether one is.

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/settings.h"
 #include "top/ledger_file.h"
 
 namespace {
@@ -35,26 +36,52 @@ unsigned long long message_bytes(const Member& member) {
          counted(member, Counter::kOneSidedBytes);
 }
 
+void print_string(const char* text) {
+  putchar('"');
+  for (; *text != 0; ++text) {
+    const auto letter = static_cast<unsigned char>(*text);
+    if (letter == '"' || letter == '\\' || letter < ' ') {
+      printf("\\u%04x", letter);
+    } else {
+      putchar(letter);
+    }
+  }
+  putchar('"');
+}
+
+/// Whether ranks take turns: only then the ledger is told which of them compute.
+bool in_turns(const Ledger& ledger) {
+  const uint32_t changes = ledger.mode_changes.load(std::memory_order_acquire);
+  if (changes == headroom::node::kMaxModeChanges) {  // later ones are not written down
+    return ledger.lacks_room.load(std::memory_order_relaxed) != 0;
+  }
+  return changes > 0 && ledger.modes[changes - 1].mode.load(std::memory_order_relaxed) ==
+                            static_cast<uint32_t>(headroom::base::ModeChoice::kTurns);
+}
+
 /// Prints the ledger; how many processes of the node are alive.
 int print(const Ledger& ledger) {
   timespec now = {};
   (void)clock_gettime(CLOCK_MONOTONIC, &now);
   printf(
-      "{\"at_s\": %.3f, \"budget\": %lld, \"free\": %lld, \"short\": %s, \"slots\": %u, \"held\": %u, \"members\": [",
+      "{\"at_s\": %.3f, \"budget\": %lld, \"free\": %lld, \"short\": %s, \"turns\": %s, \"slots\": %u, \"held\": %u, "
+      "\"members\": [",
       static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9 - static_cast<double>(ledger.started_ns) / 1e9,
       static_cast<long long>(ledger.budget), static_cast<long long>(ledger.free_bytes.load(std::memory_order_relaxed)),
-      ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false", ledger.slots(),
-      ledger.held_slots.load(std::memory_order_relaxed));
+      ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false", in_turns(ledger) ? "true" : "false",
+      ledger.slots(), ledger.held_slots.load(std::memory_order_relaxed));
   int alive = 0;
   for (const Member& member : ledger.members) {
     if (member.state.load(std::memory_order_acquire) != static_cast<uint32_t>(MemberState::kAlive)) {
       continue;
     }
+    printf("%s{\"program\": ", alive == 0 ? "" : ", ");
+    print_string(member.executable);
     printf(
-        "%s{\"rank\": %d, \"pid\": %d, \"state\": %u, \"storage_full\": %s, \"resident\": %lld, \"outside\": %lld, "
+        ", \"rank\": %d, \"pid\": %d, \"state\": %u, \"storage_full\": %s, \"resident\": %lld, \"outside\": %lld, "
         "\"allocated\": %llu, \"read\": "
         "%llu, \"written\": %llu, \"faults\": %llu, \"waited_ns\": %llu, \"messages\": %llu, \"message_bytes\": %llu}",
-        alive == 0 ? "" : ", ", member.rank.load(std::memory_order_relaxed), member.pid.load(std::memory_order_relaxed),
+        member.rank.load(std::memory_order_relaxed), member.pid.load(std::memory_order_relaxed),
         member.run_state.load(std::memory_order_relaxed),
         member.waits_for_storage_room.load(std::memory_order_relaxed) != 0 ? "true" : "false",
         static_cast<long long>(member.reserved_bytes.load(std::memory_order_relaxed)),

@@ -12,7 +12,7 @@
 
 namespace headroom::trace {
 
-inline constexpr uint64_t kTraceMagic = 0x3145434152544848;  // "HHTRACE1"
+inline constexpr uint64_t kTraceMagic = 0x3245434152544848;  // "HHTRACE2"
 
 enum class EventKind : uint16_t {
   kBegin = 1,  // values: real time in ns, budget, slots, bytes of a block, a number for the run (job_number())
@@ -22,6 +22,7 @@ enum class EventKind : uint16_t {
   kFrame,     // state: number of the site; label: depth; values: number of the module, offset in it
   kModule,    // state: number of the module; label: which part of its path; values: up to 48 bytes of it
   kLost,      // values: events that found the ring full
+  kArmed,     // memory has become short: from now on what samples call resident is, before it is what was allocated
 };
 
 struct Event {

@@ -40,6 +40,8 @@ def test_help_has_every_setting_and_only_those():
     }
     expected |= {"storage-wait", "small", "huge-pages", "trace", "readahead", "static-data", "summary", "ranks", "help"}
     assert shown == expected
+    headings = re.findall(r"^(\w[\w ]*):$", text, re.M)
+    assert headings == ["Options", "Memory", "Storage", "Turns", "Messages", "What is said"]
 
 
 def test_doctor_says_what_there_is():

@@ -1,9 +1,21 @@
 """The trace of a run, what it must show of a run in turns, and the page that is drawn from it."""
 
+import io
 import json
+import os
+import random
+import re
+import signal
 import subprocess
+import sys
+import time
+import tracemalloc
+from itertools import pairwise
+
+import pytest
 
 from conftest import HEADROOM, ROOT, compile_program, environment, headroom_run
+from headroom.report import drawings, progress
 from headroom.report.advice import seconds_in
 from headroom.report.sites import by_site, resolve
 from headroom.report.trace import (
@@ -14,7 +26,11 @@ from headroom.report.trace import (
     MARK,
     MOST_SAMPLES,
     READY,
+    RUN_STATE,
     SAMPLE,
+    Node,
+    Process,
+    Sample,
     read_process,
     read_run,
 )
@@ -79,12 +95,73 @@ def test_trace_of_a_run_in_turns(mpi, tmp_path):
     assert drawn.returncode == 0, drawn.stderr
     assert "waited for storage" in drawn.stdout or "for their turn" in drawn.stdout
     page = (folder / "report.html").read_text()
+    assert all(0 < process.armed < process.end for process in node.processes)
+    assert "Up to the dotted line what was allocated" in page and ">resident from here<" in page
     assert page.count("<svg") == 8 and "main, rounds.c:" in page and "rank 3" in page
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
     )
     words = json.loads(report(folder, "--json", "--no-measure").stdout)
     assert abs(sum(words[0]["time"].values()) - 1) < 0.01 and words[0]["advice"]
+
+
+@pytest.mark.parametrize("direct", ["auto", "off"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_waits_outside_turns(mpi, ranks, direct, tmp_path):
+    """A rank that waits for one that comes late is blocked, however it waits; who comes late is not."""
+    program = compile_program(mpi, "late_rank.c")
+    folder, late = tmp_path / "run", 0.3
+    run = headroom_run(
+        [program, int(1000 * late)], tmp_path, before=mpi.command(ranks), memory="1G", direct=direct, trace=folder
+    )
+    assert run.status == 0 and "ok" in run.output, run.errors
+    (node,) = read_run(folder)
+    *early, last = node.processes
+    for process in early:
+        assert 0.9 * 3 * late < seconds_in(process, BLOCKED) < process.end - process.began
+    assert seconds_in(last, BLOCKED) < late and seconds_in(last, COMPUTES) > 3 * late
+    assert all(seconds_in(process, READY) == 0 and process.armed is None for process in node.processes)
+    if ranks == 4:
+        words = json.loads(report(folder, "--json", "--no-measure").stdout)
+        assert words[0]["time"]["waiting in MPI"] > 0.1
+        assert report(folder, "--no-measure").returncode == 0
+        page = (folder / "report.html").read_text()
+        assert ">MiB allocated<" in page and ">resident from here<" not in page
+
+
+@pytest.mark.parametrize("direct", ["auto", "off"])
+def test_a_wait_that_never_ends_is_seen(mpi, direct, tmp_path):
+    program = compile_program(mpi, "late_rank.c")
+    settings = ["--memory", "1G", "--direct", direct, "--trace", tmp_path / "run"]
+    command = [*mpi.command(2), HEADROOM, "run", *settings, program, "60000"]
+    job = subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+    )
+    try:
+        waited, deadline = 0.0, time.monotonic() + 30
+        while waited < 0.5 and time.monotonic() < deadline:
+            time.sleep(0.2)
+            if len(list((tmp_path / "run").glob("*.trace"))) == 2:
+                (node,) = read_run(tmp_path / "run")
+                waited = seconds_in(node.processes[0], BLOCKED) if node.processes[0].rank == 0 else 0.0
+        assert waited >= 0.5
+    finally:
+        for path in (tmp_path / "run").glob("*.trace"):
+            os.kill(int(path.stem.rpartition("-")[2]), signal.SIGKILL)
+        job.communicate(timeout=60)
+
+
+def test_names_of_many_ranks_do_not_overlap():
+    processes = [
+        Process("here", rank, rank=rank, budget=1 << 30, samples=[Sample(1.0, MIB, 0, 0, 0, 0, 0.0)]) for rank in range(256)
+    ]
+    drawn = drawings.in_both_themes(drawings.turns, Node("here", processes, {}))
+    for svg in drawn.values():
+        places = [float(y) for y in re.findall(r'<text [^>]*?y="([\d.]+)"[^>]*>rank \d+</text>', svg)]
+        size = float(re.search(r"font-size: ([\d.]+)px[^>]*>rank 0</text>", svg)[1])
+        assert 32 <= len(places) < 256 and min(after - before for before, after in pairwise(places)) > 1.2 * size
+    few = drawings.in_both_themes(drawings.turns, Node("here", processes[:16], {}))
+    assert all(svg.count(">rank ") == 16 for svg in few.values())
 
 
 def test_a_directory_that_was_used_before(tmp_path):
@@ -116,6 +193,50 @@ def test_long_traces_are_thinned(tmp_path):
     assert max(sample.resident for sample in process.samples) == 999
     assert process.samples[-1].read == count - 1
     assert process.samples == sorted(process.samples, key=lambda sample: sample.at)
+
+
+def test_long_traces_are_read_in_pieces(tmp_path):
+    """Of many changes of state no more is kept than can be drawn, never the whole file; how long each lasted stays."""
+    chance = random.Random(1)
+    begin = EVENT.pack(10**9, BEGIN, 0, 0, 1, 1 << 30, 1, 1 << 18, 7, 0)
+    at, state, events, lasted = 10**9, COMPUTES, [], [0, 0, 0]
+    for _ in range(150_000):
+        long = chance.random() < 0.001
+        spent = chance.randrange(1, 10**8 if long else 10**5)
+        lasted[state] += spent
+        at += spent
+        state = (state + chance.randrange(1, 3)) % 3
+        events.append(EVENT.pack(at, RUN_STATE, state, 0, 0, 0, 0, 0, 0, 0))
+    for index in range(0, len(events) - 7, 7):  # a little out of order, as threads record them
+        events[index], events[index + 3] = events[index + 3], events[index]
+    path = tmp_path / "here-4.trace"
+    path.write_bytes(MARK + begin + b"".join(events) + b"part of an event")
+    read = []
+    tracemalloc.start()
+    process = read_process(path, read.append)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(process.states) < 8 * MOST_SAMPLES and process.states == sorted(process.states)
+    assert most < path.stat().st_size and sum(read) == path.stat().st_size and len(read) > 2
+    assert [seconds_in(process, each) for each in range(3)] == pytest.approx([each / 1e9 for each in lasted], rel=1e-6)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_of_long_work_on_a_terminal(monkeypatch):
+    def shown_after(long_s: float, stderr: io.StringIO) -> str:
+        monkeypatch.setattr(progress, "LONG_S", long_s)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with progress.progress_of("reading", 10) as done:
+            for _ in range(10):
+                done(1)
+        return stderr.getvalue()
+
+    assert "reading" in (shown := shown_after(-1, Terminal())) and "100%" in shown
+    assert shown_after(60, Terminal()) == "" and shown_after(-1, io.StringIO()) == ""
 
 
 def test_what_is_no_trace_is_refused(tmp_path):

@@ -1,11 +1,16 @@
 """`headroom top` sees a job that runs, with what its processes have and do, and none when there is none."""
 
+import fcntl
 import json
+import os
+import pty
+import struct
 import subprocess
+import termios
 import time
 
 from conftest import HEADROOM, ROOT, compile_program, environment
-from headroom.top import lines
+from headroom.top import WIDE, lines, screen
 
 MIB = 1 << 20
 
@@ -66,18 +71,92 @@ def test_messages_are_seen_while_they_are_sent(mpi):
         job.communicate(timeout=60)
 
 
+def look(at: float, ranks: int = 1, resident: int = 0, short: bool = False, **other) -> dict:
+    """A ledger of a job that computes."""
+    moving = dict.fromkeys(("read", "written", "faults", "waited_ns", "messages", "message_bytes"), 0)
+    members = [
+        {"program": "sweep", "rank": rank, "pid": 5 + rank, "storage_full": False, "state": 0, "resident": resident, **moving}
+        | other
+        for rank in range(ranks)
+    ]
+    sizes = {"budget": 512 * MIB, "free": 12 * MIB, "slots": 2, "held": 2}
+    return {"at_s": at, "short": short, "turns": short, "members": members, **sizes}
+
+
 def test_rates_are_those_between_two_looks():
-    looks = []
-    for at, messages, content in ((10.0, 1000, 1 * MIB), (12.0, 9000, 81 * MIB)):
-        still = dict.fromkeys(("read", "written", "faults", "waited_ns", "state", "resident"), 0)
-        members = [{"rank": 0, "pid": 5, "storage_full": False, "messages": messages, "message_bytes": content, **still}]
-        looks.append({"at_s": at, "budget": MIB, "free": MIB, "short": False, "slots": 2, "held": 0, "members": members})
-    before, now = looks
-    _, header, rank = lines(5, now, before)
-    assert header.split()[-2:] == ["messages", "content"]
-    assert rank.split()[-3:] == ["4000/s", "40", "MiB/s"]
-    assert lines(5, now, None)[2].split()[-3:] == ["0/s", "0", "MiB/s"]
-    assert len(header) == len(rank)
+    before = look(10.0, messages=1000, message_bytes=1 * MIB)
+    now = look(12.0, messages=9000, message_bytes=81 * MIB)
+    *_, header, units, rank = lines(5, now, before)
+    assert header.split()[-2:] == ["messages", "content"] and units.split()[-2:] == ["/s", "MiB/s"]
+    assert rank.split()[-2:] == ["4000", "40"]
+    assert lines(5, now, None)[-1].split()[-2:] == ["0", "0"]
+    assert len(header) == len(units) == len(rank)
+
+
+def test_what_is_shown_fits_the_terminal():
+    for short in (False, True):
+        for jobs, ranks in ((1, 16), (1, 256), (3, 16), (9, 4)):
+            seen = [(job, look(9.0, ranks, 9 * MIB, short), None) for job in range(jobs)]
+            shown = screen(seen, 80, 23)
+            assert len(shown) <= 23 and max(map(len, shown)) <= 80
+            assert "sweep: job of process 0" in shown[0]
+            assert any("more" in line for line in shown) == (jobs > 1 or ranks > 16)
+            whole = screen(seen, WIDE, None)
+            assert len(whole) == jobs * (ranks + 5) and not any("more" in line for line in whole)
+    assert screen([(1, look(9.0, 256), None)], 80, 23)[-2] == f"  … {256 - 17} more"
+    wanted = {True: ("resident", "read", "written", "waits"), False: ("allocated", "messages", "content")}
+    for short, names in wanted.items():
+        header = lines(1, look(9.0, 16, short=short), None, 80)[2]
+        assert all(name in header for name in names)
+
+
+def test_the_bar_is_of_a_share():
+    def bars(resident: int) -> tuple[str, str, int]:
+        _, _, header, units, rank, *_ = lines(1, look(9.0, 16, resident), None)
+        return header, units, rank.count("█")
+
+    header, units, length = bars(16 * MIB)
+    assert "full: 32 MiB" in header and "equal share" in units and 6 <= length <= 7
+    header, units, length = bars(64 * MIB)
+    assert "full: 64 MiB" in header and "the largest" in units and length == 13
+
+
+def test_states_are_known_in_turns_alone():
+    assert "waits in MPI" in lines(1, look(9.0, short=True, state=1), None)[-1]
+    assert " runs " in lines(1, look(9.0, state=1), None)[-1]
+
+
+def test_a_small_terminal(mpi):
+    """Of a job that runs, in a terminal of 60 columns and 9 lines."""
+    program = compile_program(mpi, "known_messages.c")
+    command = [*mpi.command(4), HEADROOM, "run", "--memory", "1G", program, "short", "2000000000"]
+    job = subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+    )
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 9, 60, 0, 0))
+    variables = {name: value for name, value in environment().items() if name not in ("COLUMNS", "LINES")}
+    watcher = None
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and '"rank": 3' not in top("--json", "--once").stdout:
+            time.sleep(0.2)
+        watcher = subprocess.Popen(
+            [HEADROOM, "top", "--interval", "0.2"], stdout=theirs, stderr=subprocess.DEVNULL, env=variables | {"TERM": "xterm"}
+        )
+        text = b""
+        while text.count(b"more") < 3 and time.monotonic() < deadline:
+            text += os.read(ours, 65536)
+        shown = text.decode().split("\x1b[2J")[1].removeprefix("\x1b[1;1H").split("\r\n")
+        assert len(shown) <= 9 and max(map(len, shown)) <= 60
+        assert shown[0].startswith("known_messages") and "4 processes" in shown[0] and shown[-3] == "  … 2 more"
+    finally:
+        for process in (watcher, job):
+            if process is not None:
+                process.terminate()
+                process.wait(timeout=60)
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_a_process_without_a_ledger_is_named():

@@ -9,7 +9,8 @@ import click
 
 from headroom.report.advice import advise, shares
 from headroom.report.messages import figures, has_messages
-from headroom.report.trace import read_run
+from headroom.report.progress import progress_of
+from headroom.report.trace import read_run, trace_files
 from headroom.run import check_output
 
 
@@ -33,7 +34,8 @@ def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -
             raise click.ClickException("the drawings need matplotlib: pip install 'headroom[report]', or --json for words only")
         check_output(path, "--output")
     try:
-        nodes = read_run(directory, warn=lambda text: click.echo(f"headroom: {text}", err=True))
+        with progress_of("reading the trace", sum(path.stat().st_size for path in trace_files(directory))) as done:
+            nodes = read_run(directory, warn=lambda text: click.echo(f"headroom: {text}", err=True), done=done)
     except (FileNotFoundError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     limits: dict[str, dict] = {}

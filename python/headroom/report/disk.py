@@ -10,7 +10,10 @@ import mmap
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+
+from headroom.report.progress import progress_of
 
 PIECE = 1 << 20
 PIECES = 256
@@ -29,9 +32,10 @@ def _buffers() -> list[memoryview]:
     return [view[each * PIECE : (each + 1) * PIECE] for each in range(AT_ONCE)]
 
 
-def _rate(pool: ThreadPoolExecutor, transfer) -> float:
+def _rate(pool: ThreadPoolExecutor, transfer, done: Callable[[int], None]) -> float:
     began = time.perf_counter()
-    list(pool.map(transfer, range(PIECES)))
+    for _ in pool.map(transfer, range(PIECES)):
+        done(1)
     return PIECES * PIECE / 2**20 / (time.perf_counter() - began)
 
 
@@ -44,6 +48,7 @@ def measure(storage: str) -> dict[str, float]:
     try:
         with contextlib.ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE))
+            done = stack.enter_context(progress_of("measuring the storage", 3 * PIECES))
             files = []
             for directory in directories:
                 file = stack.enter_context(tempfile.NamedTemporaryFile(dir=directory))
@@ -57,7 +62,7 @@ def measure(storage: str) -> dict[str, float]:
             def read(piece: int) -> None:
                 os.preadv(files[piece % len(files)], [buffers[piece % AT_ONCE]], piece // len(files) * PIECE)
 
-            _rate(pool, write)  # makes the files
-            return {"write": _rate(pool, write), "read": _rate(pool, read)}
+            _rate(pool, write, done)  # makes the files
+            return {"write": _rate(pool, write, done), "read": _rate(pool, read, done)}
     except OSError:
         return {}

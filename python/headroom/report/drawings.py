@@ -31,6 +31,8 @@ WAYS = {
 MOST_STACKED = 16  # processes; beyond, all in one
 BINS = 200
 COLUMNS = 1200
+POINTS_PER_INCH = 72
+LINE_HEIGHT = 1.4  # of the font's size
 
 
 def style(theme: dict) -> dict:
@@ -90,8 +92,8 @@ def _value_at(process: Process, times: list[float], what: str) -> list[float]:
     return values
 
 
-def resident_memory(node: Node) -> str:
-    figure, axes = _axes(node, 3.4, "MiB resident")
+def memory(node: Node) -> str:
+    figure, axes = _axes(node, 3.4, "MiB allocated" if node.armed is None else "MiB")
     step = (node.end or 1) / (2 * BINS)
     times = [index * step for index in range(2 * BINS + 1)]
     layers = [[value / MIB for value in _value_at(each, times, "resident")] for each in node.processes]
@@ -102,6 +104,8 @@ def resident_memory(node: Node) -> str:
     axes.stackplot(times, layers, labels=names, colors=colours, linewidth=0)
     budget = node.processes[0].budget / MIB
     axes.axhline(budget, color=BUDGET, linewidth=1.4, linestyle="--", label="budget")
+    if node.armed is not None:
+        axes.axvline(node.armed, color=plt.rcParams["text.color"], linewidth=1.2, linestyle=":", label="resident from here")
     axes.set_ylim(0, max(budget * 1.08, max(map(sum, zip(*layers, strict=True)), default=0) * 1.05))
     _legend(axes)
     return as_svg(figure)
@@ -125,6 +129,16 @@ def _bars(process: Process, end: float) -> dict[int, list[tuple[float, float]]]:
     return bars
 
 
+def _name_rows(axes, names: list[str]) -> None:
+    """Names each row, or every second, fourth ..., so that names do not overlap."""
+    height = axes.get_position().height * axes.figure.get_figheight() * POINTS_PER_INCH
+    room = height / (LINE_HEIGHT * plt.rcParams["font.size"])
+    step = 1
+    while len(names) > step * room:
+        step *= 2
+    axes.set_yticks(range(0, len(names), step), names[::step])
+
+
 def turns(node: Node) -> str:
     height = 0.9 + 0.32 * len(node.processes)
     figure, axes = _axes(node, min(height, 12), "")
@@ -133,7 +147,7 @@ def turns(node: Node) -> str:
         bars = _bars(process, node.end)
         for kind, colour in ((COMPUTES, RUNS), (READY, WAITS_FOR_TURN)):
             axes.broken_barh(bars[kind], (row - 0.38, 0.76), facecolors=colour, linewidth=0)
-    axes.set_yticks(range(len(node.processes)), [process.name for process in node.processes])
+    _name_rows(axes, [process.name for process in node.processes])
     axes.set_ylim(len(node.processes) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     patches = [

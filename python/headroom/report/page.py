@@ -5,10 +5,12 @@ from pathlib import Path
 
 from headroom.report import messages, sites
 from headroom.report.advice import advise, seconds_in, shares, waited_for_storage
+from headroom.report.progress import progress_of
 from headroom.report.trace import BLOCKED, COMPUTES, READY, Node
 
 MIB = 1 << 20
 MOST_SITES = 15
+MOST_DRAWINGS = 4  # of a node
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d0d7de; --paper: #ffffff; --card: #f6f8fa; }
@@ -69,13 +71,22 @@ def facts(node: Node) -> str:
         shown += [
             (size(figures["budget_bytes"]), "budget of the node"),
             (size(footprint), "needed, each process at its most"),
-            (size(figures["peak_resident_bytes"]), "resident at most"),
+            (size(figures["peak_resident_bytes"]), "resident at most" if figures["short_of_memory"] else "allocated at most"),
             (size(total["bytes_read"]), "read from storage"),
             (size(total["bytes_written"]), "written to it"),
             (f"{total['faults']}", "page faults served"),
             (f"{shares(node)['waiting for storage']:.0%}", "of the time waiting for storage"),
         ]
     return cards(shown)
+
+
+def what_memory_shows(node: Node) -> str:
+    if node.armed is None:
+        return "What was allocated, touched or not: memory was enough, so that nobody watched what was resident."
+    return (
+        "Up to the dotted line what was allocated, touched or not; from then on, since memory had become short (or a process "
+        "had forked) and was watched, what was resident."
+    )
 
 
 def times(node: Node) -> str:
@@ -96,7 +107,10 @@ def times(node: Node) -> str:
             ]
         )
     header = ["", "computing", "waiting for storage", "for its turn", "in MPI", "read", "written", "faults"]
-    return table(header, rows)
+    return (
+        "<p>Waits in MPI that last less than 0.05 ms count as computing, and so does looking again and again (MPI_Test in a "
+        "loop) where ranks do not take turns.</p>" + table(header, rows)
+    )
 
 
 def allocation_sites(node: Node, names: dict) -> str:
@@ -203,8 +217,9 @@ def section(node: Node, drawn: dict[str, dict[str, str]], names: dict, limit: di
         facts(node),
         '<ul class="advice">' + "".join(f"<li>{html.escape(text)}</li>" for text in advise(node, limit)) + "</ul>",
         "<h2>Memory</h2>",
+        f"<p>{what_memory_shows(node)}</p>",
         picture("memory"),
-        "<h2>Turns</h2>",
+        "<h2>Who computed, who waited</h2>",
         picture("turns"),
         "<h2>Storage (read above, written below)</h2>",
         picture("storage"),
@@ -223,18 +238,25 @@ def section(node: Node, drawn: dict[str, dict[str, str]], names: dict, limit: di
 def write_page(nodes: list[Node], limits: dict[str, dict], path: Path) -> None:
     from headroom.report import drawings
 
-    names = sites.resolve(nodes)
     sections = []
-    for node in nodes:
-        limit = limits.get(node.name, {})
-        drawn = {
-            "memory": drawings.in_both_themes(drawings.resident_memory, node),
-            "turns": drawings.in_both_themes(drawings.turns, node),
-            "storage": drawings.in_both_themes(drawings.storage, node, limit),
-        }
-        if messages.has_messages(node) and messages.ways_used(node):
-            drawn["messages"] = drawings.in_both_themes(drawings.message_ways, node)
-        sections.append(section(node, drawn, names, limit))
+    with progress_of("drawing", 1 + MOST_DRAWINGS * len(nodes)) as done:
+        names = sites.resolve(nodes)
+        done(1)
+        for node in nodes:
+            limit = limits.get(node.name, {})
+            wanted = {
+                "memory": (drawings.memory, node),
+                "turns": (drawings.turns, node),
+                "storage": (drawings.storage, node, limit),
+            }
+            if messages.has_messages(node) and messages.ways_used(node):
+                wanted["messages"] = (drawings.message_ways, node)
+            drawn = {}
+            for what, arguments in wanted.items():
+                drawn[what] = drawings.in_both_themes(*arguments)
+                done(1)
+            done(MOST_DRAWINGS - len(wanted))
+            sections.append(section(node, drawn, names, limit))
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Headroom: a run</title><style>{STYLE}</style></head><body>" + "<hr>".join(sections) + "</body></html>\n"

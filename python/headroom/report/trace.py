@@ -1,19 +1,20 @@
 """Reads what `headroom run --trace DIRECTORY` has left: the run's figures and a file of events for each process.
 
 The files are written by src/trace/recorder.cc: an eight-byte mark, then events of 64 bytes. Times are in seconds from the first
-event of a node.
+event of a node. The files may be larger than memory: they are read in pieces, and what is finer than a drawing shows is merged.
 """
 
 import json
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
-MARK = b"HHTRACE1"
+MARK = b"HHTRACE2"
 EVENT = struct.Struct("<QHHI6q")
-BEGIN, SAMPLE, RUN_STATE, SITE, FRAME, MODULE, LOST = range(1, 8)
+BEGIN, SAMPLE, RUN_STATE, SITE, FRAME, MODULE, LOST, ARMED = range(1, 9)
 COMPUTES, BLOCKED, READY = range(3)
 
 
@@ -49,6 +50,7 @@ class Process:
     slots: int = 0
     lost: int = 0
     began: float = 0
+    armed: float | None = None  # samples say from then on what is resident, before what was allocated
     samples: list[Sample] = field(default_factory=list)
     states: list[tuple[float, int]] = field(default_factory=list)  # from then on
     sites: list[Site] = field(default_factory=list)
@@ -62,8 +64,11 @@ class Process:
         return max([self.began, *(sample.at for sample in self.samples[-1:]), *(at for at, _ in self.states[-1:])])
 
 
-# A drawing has 400 points; hours of a hundred samples a second would fill memory.
+# A drawing has 400 points and 1200 columns; hours of a hundred samples and thousands of states a second would fill memory.
 MOST_SAMPLES = 4096
+# Events are in the file as they were recorded, nearly in the order of time: no further from it than this.
+MOST_OUT_OF_ORDER = 4096
+READ_AT_ONCE = EVENT.size << 14
 
 
 def _thinned(samples: list[Sample]) -> list[Sample]:
@@ -84,22 +89,66 @@ def _thinned(samples: list[Sample]) -> list[Sample]:
     return kept
 
 
+def _merged(states: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """The same in at most MOST_SAMPLES equal parts of the time: each has what it had of each state, in one piece. All but the
+    last of `states`, which must be in the order of time, is merged."""
+    begin, end = states[0][0], states[-1][0]
+    step = (end - begin) / MOST_SAMPLES or 1
+    kept: list[tuple[float, int]] = []
+    part, spent = 0, {}
+
+    def keep_part() -> None:
+        at = begin + part * step
+        for state, seconds in spent.items():
+            if not kept or kept[-1][1] != state:
+                kept.append((at, state))
+            at += seconds
+        spent.clear()
+
+    for (since, state), (until, _) in pairwise(states):
+        while since < until:
+            part_ends = begin + (part + 1) * step
+            if since >= part_ends:
+                keep_part()
+                part += 1
+                continue
+            ends = min(until, part_ends)
+            spent[state] = spent.get(state, 0.0) + ends - since
+            since = ends
+    keep_part()
+    return [*kept, states[-1]]
+
+
+def _all_but_latest_merged(states: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """The latest are left as they are: something that was before them may follow."""
+    states.sort()
+    return _merged(states[:-MOST_OUT_OF_ORDER]) + states[-MOST_OUT_OF_ORDER:]
+
+
 def _text(part: tuple[int, ...]) -> str:
     return struct.pack("<6q", *part).rstrip(b"\0").decode(errors="replace")
 
 
-def read_process(path: Path) -> Process:
-    """One process's events. ValueError if the file is not a trace."""
-    data = path.read_bytes()
-    if not data.startswith(MARK):
-        raise ValueError(f"{path} is not a trace of this version of Headroom")
+def _events(path: Path, done: Callable[[int], None]) -> Iterator[tuple]:
+    """The events of a file. ValueError if it is not a trace. `done` is told how many more bytes were read."""
+    with path.open("rb") as file:
+        if file.read(len(MARK)) != MARK:
+            raise ValueError(f"{path} is not a trace of this version of Headroom")
+        done(len(MARK))
+        while piece := file.read(READ_AT_ONCE):
+            whole = len(piece) // EVENT.size * EVENT.size  # a process that was killed may have left part of one
+            yield from EVENT.iter_unpack(piece[:whole])
+            done(len(piece))
+
+
+def read_process(path: Path, done: Callable[[int], None] = lambda _: None) -> Process:
+    """One process's events. ValueError if the file is not a trace. `done` is told how many more bytes were read."""
     host, pid = re.fullmatch(r"(.*)-(\d+)\.trace", path.name).groups()
     process = Process(host, int(pid))
     modules: dict[int, str] = {}
     sites: dict[int, Site] = {}
     frames: list[tuple[int, int, int]] = []
-    whole = (len(data) - len(MARK)) // EVENT.size * EVENT.size  # a process that was killed may have left part of one
-    for at_ns, kind, state, label, *values in EVENT.iter_unpack(data[len(MARK) : len(MARK) + whole]):
+    for at_ns, kind, state, label, *values in _events(path, done):
         at = at_ns / 1e9
         if kind == BEGIN:
             process.began, process.budget, process.slots = at, values[1], values[2]
@@ -111,6 +160,8 @@ def read_process(path: Path) -> Process:
                 process.samples = _thinned(process.samples)
         elif kind == RUN_STATE:
             process.states.append((at, state))
+            if len(process.states) >= 8 * MOST_SAMPLES:
+                process.states = _all_but_latest_merged(process.states)
         elif kind == SITE:
             sites[state] = Site(values[0], values[1] / 1e9, values[2])
         elif kind == FRAME:
@@ -119,6 +170,8 @@ def read_process(path: Path) -> Process:
             modules[state] = modules.get(state, "") + _text(values)
         elif kind == LOST:
             process.lost += values[0]
+        elif kind == ARMED:
+            process.armed = at
     for site, module, offset in frames:
         sites[site].frames.append((modules.get(module, "?"), offset))
     process.sites = list(sites.values())
@@ -137,6 +190,11 @@ class Node:
     def end(self) -> float:
         return max((process.end for process in self.processes), default=0)
 
+    @property
+    def armed(self) -> float | None:
+        """When the first of its processes had its memory watched."""
+        return min((process.armed for process in self.processes if process.armed is not None), default=None)
+
 
 def _of_last_run(processes: list[Process]) -> list[Process]:
     """Those of one host that belong to the run that began last: a directory may have been used before."""
@@ -144,17 +202,23 @@ def _of_last_run(processes: list[Process]) -> list[Process]:
     return [process for process in processes if process.job == last.job]
 
 
-def read_run(directory: Path, warn: Callable[[str], None] = lambda _: None) -> list[Node]:
+def trace_files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.trace"))
+
+
+def read_run(
+    directory: Path, warn: Callable[[str], None] = lambda _: None, done: Callable[[int], None] = lambda _: None
+) -> list[Node]:
     """The nodes of a run. FileNotFoundError or ValueError, with a reason, if the directory has no trace. `warn` is told what
-    was left out, and why."""
-    files = sorted(directory.glob("*.trace"))
+    was left out, and why; `done` how many more bytes of the files were read."""
+    files = trace_files(directory)
     if not files:
         raise FileNotFoundError(f"{directory} has no trace; take one with `headroom run --trace {directory} ...`")
     by_host: dict[str, list[Process]] = {}
     unread: list[str] = []
     for path in files:
         try:
-            process = read_process(path)
+            process = read_process(path, done)
         except ValueError as error:
             unread.append(str(error))
             continue
@@ -176,11 +240,11 @@ def read_run(directory: Path, warn: Callable[[str], None] = lambda _: None) -> l
         begin = min(process.began for process in processes)
         for process in processes:
             process.began -= begin
+            process.armed = None if process.armed is None else process.armed - begin
             for sample in process.samples:
                 sample.at -= begin
             process.states = [(at - begin, state) for at, state in process.states]
         pids = {process.pid for process in processes}
-        of_host = [each for each in figures if each["host"] == host]
         of_host = [each for each in figures if each["host"] == host]
         own = next((each for each in of_host if pids & {rank["process"] for rank in each["ranks"]}), {})
         nodes.append(Node(host, sorted(processes, key=lambda each: (each.rank < 0, each.rank, each.pid)), own))

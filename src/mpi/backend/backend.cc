@@ -126,6 +126,15 @@ class WithoutSlot {
   WithoutSlot& operator=(const WithoutSlot&) = delete;
 };
 
+/// Around a blocking call of the library's outside turns: only a trace is told of the wait.
+class WaitInLibrary {
+ public:
+  WaitInLibrary() { core->give_slot_up(); }
+  ~WaitInLibrary() { core->take_slot(); }
+  WaitInLibrary(const WaitInLibrary&) = delete;
+  WaitInLibrary& operator=(const WaitInLibrary&) = delete;
+};
+
 /// Around a call that waits several times and computes little in between: its rank's turn comes at the end.
 class SeveralWaits {
  public:
