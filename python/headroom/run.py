@@ -220,7 +220,7 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     return 128 - status if status < 0 else status
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(cls=settings.Command, context_settings={"allow_interspersed_args": False})
 @click.option("-n", "-np", "--ranks", type=click.IntRange(min=1), help="start this many ranks with the program's own launcher")
 @settings.options
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -65,6 +65,20 @@ def options(command: Callable) -> Callable:
     return command
 
 
+class Command(click.Command):
+    """One whose help has the settings under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        about = {setting["name"]: setting["about"] for setting in table()}
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                sections.setdefault(about.get(parameter.name, "options"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading.capitalize()):
+                formatter.write_dl(records)
+
+
 def to_environment(values: dict) -> dict[str, str]:
     """Environment variables for the settings that have a value."""
     known = {setting["name"]: setting for setting in table()}

@@ -288,7 +288,10 @@ void punch_bytes(const Partition& partition, uint64_t offset, uint64_t bytes) {
   const long result =
       system_call(SYS_fallocate, partition.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
   if (base::is_error(result)) {
-    base::die("cannot give memory back to the system: %s", strerror(static_cast<int>(-result)));
+    base::die(
+        "cannot give %llu KiB of memory back to the system: %s; a security profile that refuses fallocate() must allow it, and "
+        "where the kernel is short of memory itself --memory must be lower",
+        static_cast<unsigned long long>(bytes >> 10), strerror(static_cast<int>(-result)));
   }
 }
 

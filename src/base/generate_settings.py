@@ -61,8 +61,18 @@ def markdown(settings: list[dict]) -> str:
         "",
         "Generated from `src/base/settings.toml`. Each setting is an option of `headroom run` and an environment variable;",
     ]
-    lines += ["the option wins.", "", "| option | environment | default | meaning |", "| --- | --- | --- | --- |"]
+    lines += ["the option wins."]
+    about = None
     for setting in settings:
+        if setting["about"] != about:
+            about = setting["about"]
+            lines += [
+                "",
+                f"## {about.capitalize()}",
+                "",
+                "| option | environment | default | meaning |",
+                "| --- | --- | --- | --- |",
+            ]
         default = setting.get("default_text") or setting["default"] or "none"
         meaning = setting["meaning"]
         if setting["kind"] == "choice":

@@ -6,6 +6,7 @@
 
 #include "arena/addresses.h"
 #include "base/kernel_abi.h"
+#include "base/log.h"
 
 namespace headroom::direct {
 namespace {
@@ -127,6 +128,14 @@ void MessageMemory::release(void* piece, uint64_t bytes, bool may_keep) {
   auto* freed = static_cast<FreePiece*>(piece);
   *freed = {free_[size], kept};
   free_[size] = freed;
+}
+
+void die_without_message_memory(const char* what) {
+  base::die(
+      "no message memory is left for %s: %llu GiB of this rank's messages wait to be received, or the system has no more "
+      "memory; "
+      "receive them sooner, or leave messages to the MPI library with --direct off",
+      what, static_cast<unsigned long long>(kAreaBytes >> 30));
 }
 
 }  // namespace headroom::direct

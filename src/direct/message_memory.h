@@ -73,4 +73,7 @@ class MessageMemory {
   base::FutexLock lock_;
 };
 
+/// Ends the process, since allocate() had nothing for `what` that cannot do without.
+[[noreturn]] void die_without_message_memory(const char* what);
+
 }  // namespace headroom::direct

@@ -23,6 +23,7 @@ constexpr uint64_t kWordBits = 64;
 static_assert(arena::kBlockBytes % kStretchBytes == 0);
 std::atomic<uint64_t>* used[node::kMaxMembers];
 int own_index = -1;
+uint64_t bytes_of_members[node::kMaxMembers];  // mapped here; of who has left, 0
 
 std::atomic<Known> blocks_known[node::kMaxMembers];
 arena::BlockWord* blocks_of_members[node::kMaxMembers];
@@ -54,10 +55,12 @@ bool try_open(const node::Session& session, int index) {
   if (file < 0) {
     return false;
   }
-  const bool mapped = arena::map_peer_partition(index, file, member.arena_bytes.load(std::memory_order_relaxed));
+  const uint64_t bytes = member.arena_bytes.load(std::memory_order_relaxed);
+  const bool mapped = arena::map_peer_partition(index, file, bytes);
   (void)base::system_call(SYS_close, file);
   if (mapped) {
     own_index = session.index;
+    bytes_of_members[index] = bytes;
     used[index] = static_cast<std::atomic<uint64_t>*>(base::reserve_memory(arena::kPartitionBytes / kStretchBytes / 8));
   }
   return mapped;
@@ -112,6 +115,19 @@ bool open_peer_memory(const node::Session& session, int index) {
 
 arena::BlockWord* open_peer_blocks(const node::Session& session, int index) {
   return open_once(blocks_known[index], [&] { return try_open_blocks(session, index); }) ? blocks_of_members[index] : nullptr;
+}
+
+void empty_memory_of_who_left(const node::Session& session) {
+  for (int index = 0; index < node::kMaxMembers; ++index) {
+    if (index == session.index || known[index].load(std::memory_order_acquire) != Known::kThere ||
+        bytes_of_members[index] == 0 ||
+        session.ledger->members[index].state.load(std::memory_order_acquire) !=
+            static_cast<uint32_t>(node::MemberState::kLeft)) {
+      continue;
+    }
+    (void)base::system_call(SYS_madvise, arena::partition_base(index), bytes_of_members[index], MADV_REMOVE);
+    bytes_of_members[index] = 0;
+  }
 }
 
 void expect_use(const char* begin, uint64_t bytes) {

@@ -20,6 +20,11 @@ bool open_peer_memory(const node::Session& session, int index);
 /// Maps member `index`'s block table here, if it is not yet; nullptr if that cannot be had (found out once).
 arena::BlockWord* open_peer_blocks(const node::Session& session, int index);
 
+/// Gives the memory of members that have left to the system: their files last as long as they are mapped here, and what they
+/// had is no longer on their account. (Not of those that died: survivors may be reading there, and learn of it later.) Called
+/// by the pager's thread when something has changed on the node.
+void empty_memory_of_who_left(const node::Session& session);
+
 /// Before [begin, begin + bytes) of a peer's partition, which is held, is copied from or to: has the kernel map its pages here
 /// in one call if they were not used before, instead of one fault for each. Only a matter of speed; does nothing for other
 /// addresses.

@@ -31,8 +31,9 @@ bool reserve(Ledger& ledger, Member& member, int64_t bytes) {
 }
 
 void take(Ledger& ledger, Member& member, int64_t bytes) {
-  member.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  // In this order, as in reserve() and release(): a process that is killed in between leaves less free than there is, not more.
   note_peak(ledger, ledger.free_bytes.fetch_sub(bytes, std::memory_order_acq_rel) - bytes);
+  member.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 void release(Ledger& ledger, Member& member, int64_t bytes) {

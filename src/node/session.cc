@@ -206,12 +206,20 @@ bool take_member_slot(Session& session) {
   return false;
 }
 
+/// The last part of its path, as far as it fits; a letter of several bytes is not cut.
 void read_executable_name(char* out, size_t bytes) {
-  const long length = system_call(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", out, bytes - 1);
-  out[length > 0 ? length : 0] = 0;
-  if (const char* slash = strrchr(out, '/')) {
-    memmove(out, slash + 1, strlen(slash));
+  char path[4096];
+  const long length = system_call(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path - 1);
+  path[length > 0 ? length : 0] = 0;
+  const char* slash = strrchr(path, '/');
+  const char* name = slash != nullptr ? slash + 1 : path;
+  size_t kept = strnlen(name, bytes);
+  if (kept == bytes) {
+    for (--kept; kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xc0U) == 0x80; --kept) {
+    }
   }
+  memcpy(out, name, kept);
+  out[kept] = 0;
 }
 
 /// Gives back what `member` had claimed. Only the one who exchanged its state may call this.
@@ -266,11 +274,17 @@ Status join_session(Session& session) {
     }
   }
   if (session.ledger == nullptr) {
-    log_warning("cannot join the node session of job '%s': %s", base::settings().job, strerror(errno));
+    log_warning(
+        "cannot join the node session of job '%s': %s; its other processes have another version of Headroom, so let all use "
+        "one; or memory or descriptors are short (`ulimit -n`)",
+        base::settings().job, strerror(errno));
     return Status::kUnavailable;
   }
   if (!take_member_slot(session)) {
-    log_warning("more than %d processes of this job on one node", kMaxMembers);
+    log_warning(
+        "more than %d processes of this job are on this node, which is all that the ledger has places for; spread them over "
+        "more nodes",
+        kMaxMembers);
     return Status::kUnavailable;
   }
   session.doorbell_descriptor = base::own(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -414,14 +428,16 @@ void watched_ended(Session& session) {
   const int pid = member.pid.load(std::memory_order_relaxed);
   // Who has ended MPI, or has become another program outside MPI, may end as it likes.
   const bool has_finalized = member.in_mpi.load(std::memory_order_relaxed) == static_cast<uint32_t>(MpiState::kFinalized);
-  const bool is_missed = !has_finalized && (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
+  const bool is_lost = !has_finalized && (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
   // Not the same: somebody else was faster, and another process has its place.
   const bool is_same = pid == session.watched_pid;
+  if (is_same && is_missed(member)) {
+    session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);  // it may have ended before it could
+  }
   if (is_same) {
     (void)retire(session, member, MemberState::kLeaving, MemberState::kLeft);  // only now is its memory really gone
   }
-  if (is_same && retire(session, member, MemberState::kAlive, is_missed ? MemberState::kDied : MemberState::kLeft) &&
-      is_missed) {
+  if (is_same && retire(session, member, MemberState::kAlive, is_lost ? MemberState::kDied : MemberState::kLeft) && is_lost) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
     // Whoever ended by an error of Headroom's, or aborted the job, has said so.
     if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
@@ -463,6 +479,13 @@ bool leave_session(Session& session) {
   }
   session.ledger->held_slots.fetch_sub(self.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   return session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+void abandon_session(Session& session) {
+  if (session.self != nullptr && retire(session, *session.self, MemberState::kAlive, MemberState::kLeft)) {
+    ring_everybody(session);  // whoever watched this process should now watch the next
+  }
+  forget_session_in_child(session);
 }
 
 void forget_session_in_child(Session& session) {

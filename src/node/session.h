@@ -66,6 +66,9 @@ bool outlived_loss(const Session& session);
 /// the last member that leaves.
 bool leave_session(Session& session);
 
+/// This process has joined, and cannot take part after all: nobody watches it, or waits for it.
+void abandon_session(Session& session);
+
 /// Closes what a forked child must not keep.
 void forget_session_in_child(Session& session);
 

@@ -75,8 +75,10 @@ class UserfaultfdEngine final : public FaultEngine {
     request.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
     const long result = system_call(SYS_ioctl, descriptor_, UFFDIO_REGISTER, &request);
     if (base::is_error(result)) {
-      base::log_warning("userfaultfd cannot watch %llu MiB at %#lx: %s", static_cast<unsigned long long>(view.bytes >> 20),
-                        view.address, strerror(static_cast<int>(-result)));
+      base::log_warning(
+          "userfaultfd cannot watch %llu MiB at %#lx: %s; the kernel is short of memory or mappings (vm.max_map_count), or "
+          "another userfaultfd watches there: raise that, or use --engine sigsegv",
+          static_cast<unsigned long long>(view.bytes >> 20), view.address, strerror(static_cast<int>(-result)));
       return Status::kUnavailable;
     }
     return Status::kOk;
@@ -174,8 +176,10 @@ class UserfaultfdEngine final : public FaultEngine {
       } else if (result == -ENOENT && step > arena::kPageBytes) {
         step = smaller(step);
       } else if (result != -EAGAIN && result != -EINTR) {
-        base::die("userfaultfd cannot %s (%llu KiB at %#lx): %s", what, static_cast<unsigned long long>(step >> 10),
-                  view.address + at, strerror(static_cast<int>(-result)));
+        base::die(
+            "userfaultfd cannot %s (%llu KiB at %#lx): %s; the kernel is short of memory (lower --memory), or the program has "
+            "put another mapping there by a call of its own (use --engine sigsegv)",
+            what, static_cast<unsigned long long>(step >> 10), view.address + at, strerror(static_cast<int>(-result)));
       }
     }
   }

@@ -104,7 +104,10 @@ void receive_by_stream(int socket) {
     }
   }
   if (block != kEndOfStream) {
-    base::die("a forked child could not receive its parent's memory");
+    base::die(
+        "a forked child could not receive its parent's memory: the parent has ended meanwhile, see its message; let it wait "
+        "for "
+        "the child, or have the child made with vfork() or posix_spawn(), which need no copy");
   }
 }
 

@@ -29,6 +29,9 @@ namespace {
 
 using base::Status;
 
+/// Once the session has been joined.
+Status start_as_member();
+
 Status start_once() {
   const base::Settings& settings = base::settings();
   if (settings.memory == 0 || *settings.storage == 0) {
@@ -42,8 +45,20 @@ Status start_once() {
   state.files = files.value;
   state.engine = make_engine();
   state.store = make_store(state.files);
-  if (node::join_session(the_session) != Status::kOk ||
-      arena::open_partition(detail::the_partition, the_session.index, may_have_huge_pages()) != Status::kOk) {
+  Status status = node::join_session(the_session);
+  if (status == Status::kOk) {
+    status = start_as_member();
+  }
+  if (status != Status::kOk) {
+    trace::stop_counting();
+    node::abandon_session(the_session);
+  }
+  return status;
+}
+
+Status start_as_member() {
+  const base::Settings& settings = base::settings();
+  if (arena::open_partition(detail::the_partition, the_session.index, may_have_huge_pages()) != Status::kOk) {
     return Status::kUnavailable;
   }
   state.session = &the_session;

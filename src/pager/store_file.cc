@@ -162,7 +162,7 @@ Store* make_store(const StoreFiles& files) {
   if (*settings.store_fault != 0) {
     store = make_faulty_store(store, settings.store_fault);
     if (store == nullptr) {
-      base::die("HEADROOM_STORE_FAULT=%s is neither read|write:ERRNO:N (or N+) nor slow:EACH_US:BLOCK_US",
+      base::die("HEADROOM_STORE_FAULT=%s is none of read|write:ERRNO:N (or N+), slow:EACH_US:BLOCK_US and late:US",
                 settings.store_fault);
     }
   }

@@ -165,7 +165,10 @@ class IoUringStore final : public Store {
       if (!base::is_error(result)) {
         pushed_ -= static_cast<uint32_t>(result);
       } else if (result != -EINTR && result != -EAGAIN && result != -EBUSY) {
-        base::die("storage: io_uring_enter failed: %s", strerror(static_cast<int>(-result)));
+        base::die(
+            "storage: io_uring_enter failed: %s; the kernel no longer lets this process use io_uring (a seccomp profile set by "
+            "the program, say): use --store threads",
+            strerror(static_cast<int>(-result)));
       }
     }
   }

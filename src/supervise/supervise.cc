@@ -124,10 +124,14 @@ void warn_if_nobody_signed(int signature, const char* name) {
 
 void explain(int number, const char* name) {
   const char* rank = launched_rank();
-  char line[512];
-  const int length = snprintf(line, sizeof line, "headroom: %s%s (process %d, %s) was ended by signal %d (%s): %s\n",
-                              rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", static_cast<int>(program),
-                              name, number, strsignal(number), cause(number));
+  char line[4096 + 512];  // a path and what is said of it; what does not fit is left out
+  int length = snprintf(line, sizeof line, "headroom: %s%s (process %d, %s) was ended by signal %d (%s): %s\n",
+                        rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", static_cast<int>(program), name,
+                        number, strsignal(number), cause(number));
+  if (length >= static_cast<int>(sizeof line)) {
+    length = sizeof line - 1;
+    line[length - 1] = '\n';
+  }
   (void)!write(STDERR_FILENO, line, static_cast<size_t>(length));
 }
 

@@ -28,23 +28,28 @@ uint64_t next_to_write = 0;  // under the lock
 int file = -1;
 base::FutexLock writing;
 
-void write_events(const Event* events, int count) {
-  const auto* bytes = reinterpret_cast<const char*>(events);
-  uint64_t left = static_cast<uint64_t>(count) * sizeof(Event);
-  while (left > 0) {
-    const long written = base::system_call(SYS_write, file, bytes, left);
+uint64_t whole_bytes = 0;  // of the file, that hold the mark and whole events
+
+/// If they cannot be written (the disk is full, say), the trace ends with the last event that could.
+void write_or_end(const void* what, uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes;) {
+    const long written = base::system_call(SYS_write, file, static_cast<const char*>(what) + done, bytes - done);
     if (written == -EINTR) {
       continue;
     }
     if (base::is_error(written)) {
       detail::recording.store(false, std::memory_order_relaxed);
+      whole_bytes += done / sizeof(Event) * sizeof(Event);
+      (void)base::system_call(SYS_ftruncate, file, whole_bytes);
       base::log_warning("the trace ends here: writing it failed: %s", strerror(static_cast<int>(-written)));
       return;
     }
-    bytes += written;
-    left -= static_cast<uint64_t>(written);
+    done += static_cast<uint64_t>(written);
   }
+  whole_bytes += bytes;
 }
+
+void write_events(const Event* events, int count) { write_or_end(events, static_cast<uint64_t>(count) * sizeof(Event)); }
 
 }  // namespace
 
@@ -93,9 +98,9 @@ bool open_trace(const char* directory) {
   }
   file = base::own(opened);
   const uint64_t magic = kTraceMagic;
-  (void)base::system_call(SYS_write, file, &magic, sizeof magic);
   detail::recording.store(true, std::memory_order_release);
-  return true;
+  write_or_end(&magic, sizeof magic);
+  return is_recording();
 }
 
 void write_recorded() {
@@ -105,7 +110,7 @@ void write_recorded() {
   const base::LockHolder lock(writing);
   Event events[kWrittenAtOnce];
   int count = 0;
-  for (;;) {
+  while (is_recording()) {
     Place& place = places[next_to_write % kPlaces];
     const uint64_t round = next_to_write / kPlaces;
     if (count == kWrittenAtOnce || place.turn.load(std::memory_order_acquire) != 2 * round + 1) {
@@ -120,7 +125,7 @@ void write_recorded() {
     place.turn.store(2 * (round + 1), std::memory_order_release);
     ++next_to_write;
   }
-  if (const uint64_t missed = lost.exchange(0, std::memory_order_relaxed)) {
+  if (const uint64_t missed = lost.exchange(0, std::memory_order_relaxed); missed != 0 && is_recording()) {
     const Event event = {base::monotonic_ns(), EventKind::kLost, 0, 0, {static_cast<int64_t>(missed)}};
     write_events(&event, 1);
   }

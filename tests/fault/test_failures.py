@@ -348,6 +348,81 @@ def test_a_rank_that_is_stopped_for_a_while(mpi, tmp_path):
     assert figures["total"]["bytes_written"] >= 3 * 2 * 24 * MIB - 48 * MIB
 
 
+def members() -> dict[int, dict]:
+    """What `headroom top` says of each rank of the job that runs."""
+    done = plain_run([HEADROOM, "top", "--json", "--once", "--interval", "0.1"])
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    return {member["rank"]: member for line in lines for member in json.loads(line)["members"]}
+
+
+@every_second("mpi")
+def test_a_rank_that_is_stopped_in_line_for_its_turn(mpi, tmp_path):
+    """Nobody waits for it: the others go on with their turns, which end when another one is in line."""
+    ready, first = 2, tmp_path / "done"
+    program = compile_program(mpi, "long_turn.c")
+    report = tmp_path / "stopped.json"
+    words = [*mpi.command(4), HEADROOM, "run", "--memory", "64M", "--slots", "1", "--mode", "turns", "--json", report, "--"]
+    words += [program, 64, first, "sweeping", 60]
+    with subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE) as job:
+        deadline = time.monotonic() + 60
+        stopped = None
+        while stopped is None and time.monotonic() < deadline:
+            if (tmp_path / "done.begun").exists():
+                stopped = next((member for rank, member in members().items() if rank > 0 and member["state"] == ready), None)
+        os.kill(stopped["pid"], signal.SIGSTOP)
+        time.sleep(2.5)  # until then they may not know
+        before = members()
+        moved = dict.fromkeys(before, 0)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            moved = {rank: member["read"] - before[rank]["read"] for rank, member in members().items()}
+            if sum(bytes_read > 0 for bytes_read in moved.values()) == 3:
+                break
+        os.kill(stopped["pid"], signal.SIGCONT)
+        assert moved[stopped["rank"]] == 0 and sum(bytes_read > 0 for bytes_read in moved.values()) == 3, moved
+        first.touch()
+        output = job.communicate(timeout=200)[0]
+        assert job.returncode == 0
+    assert output == "wrong 0\n"
+    figures = json.loads(report.read_text())
+    assert figures["total"]["turns_cut_short"] > 0
+    assert figures["total"]["turns_overdue"] == 0
+    assert figures["most_slots_held"] == 1
+
+
+def test_a_process_that_cannot_take_part(tmp_path):
+    """It has joined, and finds no addresses: nobody takes it for one that watches the next one, or for one that has crashed."""
+    script = """
+        "$1" & first=$!; sleep 0.4
+        (ulimit -v 900000; exec "$1") & second=$!; sleep 0.4
+        "$1" & third=$!; sleep 0.4
+        kill -9 $third; sleep 0.5; kill $second $first; wait
+    """
+    run = headroom_run(["sh", "-c", script, "sh", compile_program(None, "stays.c")], tmp_path, memory="64M", timeout=60)
+    assert run.status == 0, run.errors
+    assert run.errors.count("cannot reserve 1024 MiB of addresses") == 1
+    assert run.errors.count("ended unexpectedly") == 1, run.errors
+    assert run.report["total"]["allocated_bytes_peak"] > 0  # the last one that left has written it
+
+
+def test_programs_that_lie_deep(tmp_path):
+    """Their names are said whole, or cut between letters, and nothing follows what does not fit into the line."""
+    folder = tmp_path.joinpath(*["x" * 200] * 4)
+    folder.mkdir(parents=True)
+    for name, said in (("app", "app"), ("\u00fc" * 40, "\u00fc" * 31)):
+        program = folder / name
+        program.write_bytes(compile_program(None, "stays.c").read_bytes())
+        program.chmod(0o755)
+        run = headroom_run(["sh", "-c", '"$1" & sleep 0.5; kill $!; wait', "sh", program], tmp_path, memory="64M", timeout=60)
+        assert run.status == 0 and {rank["program"] for rank in run.report["ranks"]} == {said}
+    killed = folder / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    done = plain_run([HEADROOM, "run", "--memory", "64M", killed])
+    assert done.returncode != 0 and done.stderr.count("\n") == 1, done.stderr
+    assert f"{killed}) was ended by signal 9 (Killed)" in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("launcher", ["headroom run -n", "mpiexec"])
 def test_stopping_the_launcher(mpi, launcher, number):

@@ -56,6 +56,13 @@ def test_who_has_finalized_may_end_as_it_likes(tmp_path):
     assert "ended" not in run.errors, run.errors
 
 
+def test_memory_of_who_has_left_is_the_nodes_again(mpi, tmp_path):
+    """Not only on the account: others have it mapped, and go on."""
+    program = compile_program(mpi, "left_memory.c")
+    run = headroom_run([program, 512], tmp_path, before=mpi.command(3), memory="2G", timeout=60)
+    assert (run.status, run.output) == (0, "ok\n"), run.errors
+
+
 def test_status_where_nobody_waits_for_children():
     """Whoever starts us may ignore the ends of children."""
     for command, status in (("exit 3", 3), ("kill -SEGV $$", -signal.SIGSEGV)):

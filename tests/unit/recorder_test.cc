@@ -3,9 +3,12 @@
 #include "trace/recorder.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -78,6 +81,30 @@ TEST(Recorder, EventsArriveWholeAndOnceOrAreCountedAsLost) {
 TEST(Recorder, AFolderThatIsNotThereIsSaid) {
   EXPECT_FALSE(open_trace("/nonexistent/folder"));
   EXPECT_FALSE(is_recording());
+}
+
+TEST(Recorder, ATraceThatFindsNoRoomEndsWithAWholeEvent) {
+  char folder[] = "/tmp/headroom-recorder-XXXXXX";
+  ASSERT_NE(nullptr, mkdtemp(folder));
+  ASSERT_TRUE(open_trace(folder));
+  constexpr int kFit = 100;
+  const rlimit limit = {sizeof kTraceMagic + kFit * sizeof(Event) + sizeof(Event) / 2, RLIM_INFINITY};
+  ASSERT_EQ(SIG_DFL, signal(SIGXFSZ, SIG_IGN));
+  ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &limit));
+  for (int64_t index = 0; index < 10 * kFit; ++index) {
+    record({static_cast<uint64_t>(index), EventKind::kSample, 0, 0, {index}});
+  }
+  testing::internal::CaptureStderr();
+  write_recorded();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(is_recording());
+  EXPECT_EQ(1, std::count(said.begin(), said.end(), '\n')) << said;
+  const std::vector<Event> events = events_in(folder);
+  ASSERT_EQ(kFit, static_cast<int>(events.size()));
+  EXPECT_EQ(kFit - 1, events.back().values[0]);
+  const auto file = std::filesystem::directory_iterator(folder)->path();
+  EXPECT_EQ(sizeof kTraceMagic + kFit * sizeof(Event), std::filesystem::file_size(file));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -3,11 +3,16 @@
 
 #include <errno.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <vector>
 
 #include "environment.h"
@@ -199,6 +204,44 @@ TEST(Store, ABadFaultIsRefused) {
   for (const char* text : {"write", "write:EIO", "write:EWHAT:1", "sometimes:EIO:1", "read:EIO:0"}) {
     EXPECT_EQ(make_faulty_store(nullptr, text), nullptr) << text;
   }
+}
+
+TEST(StoreDeathTest, AllFaultsThatThereAreAreNamed) {
+  setenv("HEADROOM_STORE_FAULT", "never", 1);
+  test::set_environment("64M", "auto");
+  const auto files = open_store_files();
+  ASSERT_TRUE(files.ok());
+  EXPECT_EXIT((void)make_store(files.value), testing::ExitedWithCode(2),
+              "read\\|write:ERRNO:N.*slow:EACH_US:BLOCK_US.*late:US");
+  unsetenv("HEADROOM_STORE_FAULT");
+}
+
+/// From now on the kernel refuses this call, as a container's profile would.
+bool refuse(uint32_t call) {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter = {std::size(program), program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(StoreDeathTest, IoUringThatIsRefusedLaterNamesCauseAndRemedy) {
+  test::set_environment("64M", "auto");
+  const auto files = open_store_files();
+  ASSERT_TRUE(files.ok());
+  if (make_io_uring_store(files.value) == nullptr) {
+    GTEST_SKIP() << "the kernel refuses io_uring here";
+  }
+  Memory memory(kPiece);
+  EXPECT_EXIT(
+      {
+        Store* store = make_io_uring_store(files.value);
+        if (refuse(SYS_io_uring_enter)) {
+          store->submit({true, 0, memory.address, kPiece, 0});
+        }
+        _exit(0);
+      },
+      testing::ExitedWithCode(2), "io_uring_enter failed: Operation not permitted.*seccomp.*--store threads");
 }
 
 TEST(StoreDeathTest, ADirectoryThatDoesNotExistIsNamed) {

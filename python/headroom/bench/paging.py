@@ -25,6 +25,7 @@ from typing import NamedTuple
 import click
 
 from headroom import hard_limit, launcher, settings
+from headroom.bench.paging_groups import GIB, GROUPS, MIB, SWAP_BYTES, Group
 from headroom.bench.programs import (
     CROWDED,
     FOLDER,
@@ -39,62 +40,8 @@ from headroom.run import check_output
 
 PHASES = Path(__file__).parent / "paging.c"
 APPLICATIONS = Path(__file__).parent / "applications.c"
-MIB = 1 << 20
-GIB = 1 << 30
-SWAP_BYTES = 4 * GIB
 IN_MEMORY = ("plain", "enough")
 POLICIES = ("lazy", "auto", "aggressive")
-SWEEPS = ["touch", "read", "read", "read", "write", "update", "update", "update", "backward", "strided"]
-# A pass over what is in memory takes 20 ms, and one differs by 4 % from the next: more of them.
-PASSES = ["touch", *["read"] * 24, "write", *["update"] * 24, "backward", "strided"]
-
-
-class Group(NamedTuple):
-    ranks: int
-    mib: int  # of each rank
-    budget: int  # MiB
-    phases: list[str]  # of paging.c; one word that has no phase's name: of applications.c
-    what: str
-
-    @property
-    def is_application(self) -> bool:
-        return self.phases[0] in ("pagerank", "coarsen", "mttkrp")
-
-    @property
-    def fits(self) -> bool:
-        return self.what == "memory enough"
-
-    def needed_bytes(self, swap: bool) -> int:
-        """What the storage must have room for, beside other things: the disk is measured with a file of 1 GiB."""
-        return (SWAP_BYTES if swap and not self.fits else 0) + max(GIB, 2 * self.ranks * self.mib * MIB) + GIB // 2
-
-
-GROUPS = {
-    "quick": Group(
-        1,
-        96,
-        48,
-        [
-            *["touch", "read", "read", "update", "random-read:2000"],
-            *["objects-tree:5000", "objects-lists:5000", "objects-threads:5000"],
-        ],
-        "twice the budget",
-    ),
-    "quick coarsen": Group(2, 96, 64, ["coarsen"], "three times the budget"),
-    "memory": Group(1, 512, 2048, [*PASSES, "random-read:2000000"], "memory enough"),
-    "objects": Group(1, 2, 2048, ["objects-tree:1000000", "objects-lists:1000000", "objects-threads:500000"], "memory enough"),
-    "sweeps": Group(1, 1024, 512, SWEEPS, "twice the budget"),
-    "rounds": Group(4, 256, 512, SWEEPS, "twice the budget"),
-    "patterns": Group(1, 512, 256, ["touch", "in-step", "in-step", "in-step", "columns"], "twice the budget"),
-    "random": Group(1, 768, 256, ["touch", "random-read:60000", "random-update:60000"], "three times the budget"),
-    "random of 8": Group(
-        8, 96, 256, ["touch", *["random-read:12000"] * 3, *["random-update:12000"] * 3], "three times the budget"
-    ),
-    "pagerank": Group(4, 256, 384, ["pagerank"], "three times the budget"),
-    "pagerank of 16": Group(16, 64, 512, ["pagerank"], "three times the budget"),
-    "coarsen": Group(4, 256, 384, ["coarsen"], "up to three times the budget"),
-    "mttkrp": Group(8, 128, 384, ["mttkrp"], "three times the budget"),
-}
 
 
 class Phase(NamedTuple):
@@ -213,8 +160,7 @@ def run_side(side: Side, group: Group, program: Path, setting: dict[str, str]) -
         if side.limited:
             if has_zswap():
                 stack.enter_context(hard_limit.zswap(side.zswap))
-            # A quarter more than the budget: code, stacks and page tables, for all sides alike.
-            limit = stack.enter_context(hard_limit.HardLimit(group.budget * MIB * 5 // 4, side.swap))
+            limit = stack.enter_context(hard_limit.HardLimit(group.limit, side.swap))
             words = limit.wrap(words)
         text = output_of(words, environment)
     return name_phases([line.split("\t") for line in text.splitlines() if line.count("\t") in (4, 6)])
