@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "node/cores.h"
+#include "node/lost_claims.h"
 #include "pager/fork.h"
 #include "pager/pager.h"
 #include "pager/state.h"
@@ -20,6 +21,7 @@ using base::Status;
 constexpr uint64_t kMeasureEveryNs = 1'000'000'000;
 constexpr uint64_t kSampleEveryNs = 10'000'000;
 
+node::LostClaims lost_claims;
 std::atomic<void (*)()> when_changed{nullptr};
 
 void tell_of_change() {
@@ -316,6 +318,7 @@ void* pager_thread(void*) {
     }
     if (state.armed && base::monotonic_ns() - state.other_measured_ns > kMeasureEveryNs) {
       reserve_other_memory();
+      trace::count(trace::Counter::kClaimsFoundLost, lost_claims.give_back(*session.ledger, *session.self) ? 1 : 0);
       end_lack_of_room();
     }
     idle_work_waits = !write_back_idle();

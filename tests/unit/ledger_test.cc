@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "node/lost_claims.h"
+
 namespace headroom::node {
 namespace {
 
@@ -65,6 +67,38 @@ TEST(Ledger, AnInvariantThatIsBrokenIsSeen) {
   ASSERT_TRUE(reserve(*ledger, member, 10));
   ledger->free_bytes.fetch_add(1);
   EXPECT_FALSE(check_invariants(*ledger));
+}
+
+TEST(Ledger, ClaimsOfWhoWasKilledInTheMiddleAreFound) {
+  auto ledger = make_ledger(100);
+  Member& first = alive(*ledger, 0);
+  Member& second = alive(*ledger, 1);
+  ASSERT_TRUE(reserve(*ledger, first, 10));
+  ASSERT_TRUE(reserve(*ledger, second, 20));
+  second.slots.store(1);
+  ledger->held_slots.store(2);      // the other one took a slot and wrote down none
+  ledger->free_bytes.fetch_sub(7);  // and memory
+  LostClaims here;
+  LostClaims there;
+  for (int look = 0; look < 10; ++look) {
+    EXPECT_FALSE(here.give_back(*ledger, first));  // nobody was killed, so somebody is at work on it
+  }
+  ledger->lost_at_ns.store(1);
+  for (int look = 0; look < 10; ++look) {
+    EXPECT_FALSE(there.give_back(*ledger, second));  // one does it
+  }
+  for (int look = 1; look < 4; ++look) {
+    EXPECT_FALSE(here.give_back(*ledger, first));
+  }
+  ASSERT_TRUE(reserve(*ledger, first, 5));  // this changes the words, not their difference
+  EXPECT_FALSE(check_invariants(*ledger));
+  EXPECT_TRUE(here.give_back(*ledger, first));
+  EXPECT_TRUE(check_invariants(*ledger));
+  for (int look = 0; look < 10; ++look) {
+    EXPECT_FALSE(here.give_back(*ledger, first));
+  }
+  EXPECT_EQ(ledger->free_bytes.load(), 65);
+  EXPECT_EQ(ledger->held_slots.load(), 1U);
 }
 
 TEST(Ledger, RecordsAModeOnlyWhenItChanges) {
