@@ -198,6 +198,9 @@ void release(void* address, uint64_t bytes, bool keep) {
 }
 
 bool resize_in_place(void* address, uint64_t bytes) {
+  if (bytes > arena::kPartitionBytes) {
+    return false;  // near 2^64 what it is in whole pages would be 0
+  }
   const int saved_errno = errno;
   base::LockHolder lock(heap_lock);
   const uint64_t before = extent_bytes(offset_of(address));
@@ -240,7 +243,8 @@ bool allocate_at(void* address, uint64_t bytes) {
     const int saved_errno = errno;
     base::LockHolder lock(heap_lock);
     uint64_t fresh = 0;
-    const bool claimed = open_once() && offset_of(address) + bytes <= pager::partition().limit &&
+    const uint64_t limit = pager::partition().limit;
+    const bool claimed = open_once() && bytes <= limit && offset_of(address) <= limit - bytes &&
                          claim_range(offset_of(address), bytes, fresh) == base::Status::kOk;
     errno = saved_errno;
     if (!claimed) {

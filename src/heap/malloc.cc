@@ -172,8 +172,12 @@ HEADROOM_EXPORT void* memalign(size_t alignment, size_t bytes) {
 }
 HEADROOM_EXPORT void* valloc(size_t bytes) { return allocate_aligned(arena::kPageBytes, bytes, __builtin_return_address(0)); }
 HEADROOM_EXPORT void* pvalloc(size_t bytes) {
-  const size_t whole = (bytes + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1);
-  return allocate_aligned(arena::kPageBytes, whole, __builtin_return_address(0));
+  size_t rounded = 0;
+  if (__builtin_add_overflow(bytes, arena::kPageBytes - 1, &rounded)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return allocate_aligned(arena::kPageBytes, rounded & ~(arena::kPageBytes - 1), __builtin_return_address(0));
 }
 
 HEADROOM_EXPORT size_t malloc_usable_size(void* address) {

@@ -52,6 +52,9 @@ constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers do not have
 
 uint64_t whole_pages(uint64_t bytes) { return (bytes + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1); }
 
+/// More than can lie in the arena: near 2^64 what it is in whole pages would be 0.
+bool is_beyond_arena(size_t bytes) { return bytes > arena::kPartitionBytes; }
+
 bool in_child() { return heap::large_bytes == SIZE_MAX; }
 
 bool overlaps(const void* address, size_t bytes, uintptr_t with, uint64_t with_bytes) {
@@ -95,6 +98,10 @@ void* map_over(void* address, size_t bytes, int protection, int flags) {
   }
   if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0 || bytes == 0) {
     errno = EINVAL;
+    return MAP_FAILED;
+  }
+  if (is_beyond_arena(bytes)) {
+    errno = ENOMEM;
     return MAP_FAILED;
   }
   const size_t whole = whole_pages(bytes);
@@ -233,7 +240,7 @@ namespace headroom::heap {
 
 int unmap(void* address, size_t bytes) {
   if (owns(address)) {
-    if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0 || bytes == 0) {
+    if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0 || bytes == 0 || is_beyond_arena(bytes)) {
       errno = EINVAL;
       return -1;
     }
@@ -254,7 +261,7 @@ int advise(void* address, size_t bytes, int advice) {
   if (!owns(address) && !is_static) {
     return result_of(system_call(SYS_madvise, address, bytes, advice), -1);
   }
-  if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0) {
+  if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0 || is_beyond_arena(bytes)) {
     errno = EINVAL;
     return -1;
   }

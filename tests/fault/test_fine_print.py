@@ -13,7 +13,7 @@ CLOSING = [f"descriptors-{way}" for way in ("close", "close_range", "closefrom",
 PRESSED = [*CLOSING, "maps", "children", "raw_calls", "stacks"]  # in more than they may have
 
 
-@pytest.mark.parametrize("case", [*PRESSED, "rights", "handlers", "sockets"])
+@pytest.mark.parametrize("case", [*PRESSED, "sizes", "rights", "handlers", "sockets"])
 def test_fine_print(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     memory = "48M" if case in PRESSED else "256M"
@@ -27,7 +27,7 @@ def test_fine_print(case, engine, tmp_path, monkeypatch):
     assert "warning" not in run.errors or case == "maps", run.errors
 
 
-@pytest.mark.parametrize("case", ["maps", "rights", "children", "handlers", "raw_calls", "stacks"])
+@pytest.mark.parametrize("case", ["maps", "sizes", "rights", "children", "handlers", "raw_calls", "stacks"])
 def test_the_same_without_headroom(case, tmp_path, monkeypatch):
     """What is asked for is what the system does, but for what only Headroom refuses."""
     monkeypatch.chdir(tmp_path)

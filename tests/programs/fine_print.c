@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -118,6 +119,27 @@ static void maps(void) {
   must(fixed == MAP_FAILED && errno == ENOMEM, "a mapping over static data is not refused");
   press();
   must(array[4095] != 2 && array[4 * kMib + 4096] == 1, "static data is damaged");
+}
+
+/// Sizes that nobody has, near what a number can be.
+static void sizes(void) {
+  enum { kMebibytes = 4 };
+  const volatile size_t most = SIZE_MAX; /* unknown to the compiler */
+  uint64_t* const words = filled(kMebibytes, 1);
+  uint64_t* const volatile place = words; /* nor that this is it */
+  must(realloc(place, most) == NULL && errno == ENOMEM, "realloc to as much as a number can be");
+  errno = 0;
+  must(realloc(place, most - 7999) == NULL && errno == ENOMEM, "realloc to nearly as much");
+  errno = 0;
+  must(pvalloc(most) == NULL && errno == ENOMEM, "pvalloc");
+  errno = 0;
+  must(mmap(words, most - 100, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED, "mmap");
+  must(munmap(words, most) == -1 && errno == EINVAL, "munmap");
+  must(mremap(words, 4096, most, MREMAP_MAYMOVE) == MAP_FAILED, "mremap");
+  uint64_t* other = filled(kMebibytes, 2); /* where the first one is, if that has been given up */
+  must(is_filled(words, kMebibytes, 1) && is_filled(other, kMebibytes, 2), "memory that is still in use was given up");
+  free(other);
+  free(words);
 }
 
 static void rights(void) {
@@ -279,6 +301,8 @@ int main(int argc, char** argv) {
     descriptors(name + 12);
   } else if (strcmp(name, "maps") == 0) {
     maps();
+  } else if (strcmp(name, "sizes") == 0) {
+    sizes();
   } else if (strcmp(name, "rights") == 0) {
     rights();
   } else if (strcmp(name, "children") == 0) {
