@@ -3,12 +3,15 @@
 #pragma once
 
 #include <linux/aio_abi.h>
+#include <sys/types.h>
 
 #include <cstddef>
 
 namespace headroom::heap {
 
-// memory_maps.cc
+// memory_maps.cc; `caller` decides where what has no fixed address comes from
+void* map(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset, const void* caller);
+void* remap(void* old_address, size_t old_bytes, size_t bytes, int flags, void* new_address, const void* caller);
 int unmap(void* address, size_t bytes);
 int advise(void* address, size_t bytes, int advice);
 int protect(void* address, size_t bytes, int protection);

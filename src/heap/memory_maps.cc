@@ -123,31 +123,10 @@ bool needs_its_address(int flags, const void* caller) {
   return (of_file || (flags & MAP_FIXED_NOREPLACE) != 0) && heap::caller_kind(caller) == heap::CallerKind::kMpiLibrary;
 }
 
-void* map(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset, const void* caller) {
-  if (address != nullptr && touches_arena(address, bytes) && !in_child() && needs_its_address(flags, caller)) {
-    (void)heap::give_addresses_up(address);
-  }
-  if ((flags & MAP_FIXED) != 0 && !in_child()) {
-    if (touches_arena(address, bytes)) {
-      return map_over(address, bytes, protection, flags);
-    }
-    if (touches_static_data(address, bytes)) {
-      return refuse("a mapping at a fixed address");
-    }
-  }
-  if (__builtin_expect(bytes >= heap::large_bytes, 0) && wants_plain_memory(address, protection, flags) &&
-      bytes <= SIZE_MAX - arena::kPageBytes && heap::belongs_in_arena(caller)) {
-    if (void* place = heap::allocate(whole_pages(bytes), arena::kPageBytes, true)) {  // all of the last page is zero
-      return place;
-    }
-  }
-  return result_of<void*>(system_call(SYS_mmap, address, bytes, protection, flags, descriptor, offset), MAP_FAILED);
-}
-
 /// Moves an arena mapping to `bytes` of new memory of the system's or the arena's; at `fixed` if that is not nullptr.
 void* move_mapping(void* old_address, size_t old_bytes, void* fixed, size_t bytes, const void* caller) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (fixed != nullptr ? MAP_FIXED : 0);
-  void* moved = map(fixed, bytes, PROT_READ | PROT_WRITE, flags, -1, 0, caller);
+  void* moved = heap::map(fixed, bytes, PROT_READ | PROT_WRITE, flags, -1, 0, caller);
   if (moved != MAP_FAILED) {
     if (!in_child()) {
       heap::give_rights_back(old_address, whole_pages(old_bytes));  // it may be unreadable; the new place is read-write
@@ -238,6 +217,27 @@ int advise_pages(void* address, size_t bytes, int advice, bool is_static) {
 
 namespace headroom::heap {
 
+void* map(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset, const void* caller) {
+  if (address != nullptr && touches_arena(address, bytes) && !in_child() && needs_its_address(flags, caller)) {
+    (void)give_addresses_up(address);
+  }
+  if ((flags & MAP_FIXED) != 0 && !in_child()) {
+    if (touches_arena(address, bytes)) {
+      return map_over(address, bytes, protection, flags);
+    }
+    if (touches_static_data(address, bytes)) {
+      return refuse("a mapping at a fixed address");
+    }
+  }
+  if (__builtin_expect(bytes >= large_bytes, 0) && wants_plain_memory(address, protection, flags) &&
+      bytes <= SIZE_MAX - arena::kPageBytes && belongs_in_arena(caller)) {
+    if (void* place = allocate(whole_pages(bytes), arena::kPageBytes, true)) {  // all of the last page is zero
+      return place;
+    }
+  }
+  return result_of<void*>(system_call(SYS_mmap, address, bytes, protection, flags, descriptor, offset), MAP_FAILED);
+}
+
 int unmap(void* address, size_t bytes) {
   if (owns(address)) {
     if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0 || bytes == 0 || is_beyond_arena(bytes)) {
@@ -254,6 +254,40 @@ int unmap(void* address, size_t bytes) {
     return -1;
   }
   return result_of(system_call(SYS_munmap, address, bytes), -1);
+}
+
+void* remap(void* old_address, size_t old_bytes, size_t bytes, int flags, void* new_address, const void* caller) {
+  if (!owns(old_address)) {
+    const bool target =
+        new_address != nullptr && (touches_arena(new_address, bytes) || touches_static_data(new_address, bytes));
+    if (!in_child() && (target || touches_static_data(old_address, old_bytes))) {
+      return refuse("moving a mapping");
+    }
+    return result_of<void*>(system_call(SYS_mremap, old_address, old_bytes, bytes, flags, new_address), MAP_FAILED);
+  }
+  const auto distance = static_cast<size_t>(static_cast<char*>(new_address) - static_cast<char*>(old_address));
+  const bool overlap = new_address != nullptr && (distance < old_bytes || -distance < bytes);
+  if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) != 0 || bytes == 0 || old_bytes == 0 || overlap) {
+    errno = EINVAL;  // as the system says; the old mapping cannot stay as an empty one (MREMAP_DONTUNMAP)
+    return MAP_FAILED;
+  }
+  if (new_address != nullptr) {
+    return move_mapping(old_address, old_bytes, new_address, bytes, caller);
+  }
+  if (whole_pages(bytes) == whole_pages(old_bytes)) {
+    return old_address;
+  }
+  if (bytes < old_bytes) {
+    if (!in_child()) {
+      release(static_cast<char*>(old_address) + whole_pages(bytes), whole_pages(old_bytes) - whole_pages(bytes), false);
+    }
+    return old_address;
+  }
+  if ((flags & MREMAP_MAYMOVE) == 0) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return move_mapping(old_address, old_bytes, nullptr, bytes, caller);
 }
 
 int advise(void* address, size_t bytes, int advice) {
@@ -282,10 +316,10 @@ HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) { return he
 HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) { return heap::protect(address, bytes, protection); }
 
 HEADROOM_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
-  return map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
+  return heap::map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
 }
 HEADROOM_EXPORT void* mmap64(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
-  return map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
+  return heap::map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));
 }
 
 HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, int flags, ...) {
@@ -293,37 +327,7 @@ HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, 
   va_start(arguments, flags);
   void* new_address = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void*) : nullptr;
   va_end(arguments);
-  if (!heap::owns(old_address)) {
-    const bool target =
-        new_address != nullptr && (touches_arena(new_address, bytes) || touches_static_data(new_address, bytes));
-    if (!in_child() && (target || touches_static_data(old_address, old_bytes))) {
-      return refuse("moving a mapping");
-    }
-    return result_of<void*>(system_call(SYS_mremap, old_address, old_bytes, bytes, flags, new_address), MAP_FAILED);
-  }
-  const auto distance = static_cast<size_t>(static_cast<char*>(new_address) - static_cast<char*>(old_address));
-  const bool overlap = new_address != nullptr && (distance < old_bytes || -distance < bytes);
-  if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) != 0 || bytes == 0 || old_bytes == 0 || overlap) {
-    errno = EINVAL;  // as the system says; the old mapping cannot stay as an empty one (MREMAP_DONTUNMAP)
-    return MAP_FAILED;
-  }
-  if (new_address != nullptr) {
-    return move_mapping(old_address, old_bytes, new_address, bytes, __builtin_return_address(0));
-  }
-  if (whole_pages(bytes) == whole_pages(old_bytes)) {
-    return old_address;
-  }
-  if (bytes < old_bytes) {
-    if (!in_child()) {
-      heap::release(static_cast<char*>(old_address) + whole_pages(bytes), whole_pages(old_bytes) - whole_pages(bytes), false);
-    }
-    return old_address;
-  }
-  if ((flags & MREMAP_MAYMOVE) == 0) {
-    errno = ENOMEM;
-    return MAP_FAILED;
-  }
-  return move_mapping(old_address, old_bytes, nullptr, bytes, __builtin_return_address(0));
+  return heap::remap(old_address, old_bytes, bytes, flags, new_address, __builtin_return_address(0));
 }
 
 HEADROOM_EXPORT int mlock(const void* address, size_t bytes) {

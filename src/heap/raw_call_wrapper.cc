@@ -70,16 +70,19 @@ bool concerns_us(long number, const long (&a)[6]) {
     case SYS_close_range:
     case SYS_process_vm_writev:  // of another process's memory, whatever its own is
     case SYS_munmap:
+    case SYS_mremap:
     case SYS_madvise:
     case SYS_mprotect:
       return true;
+    case SYS_mmap:
+      return (a[3] & MAP_FIXED) != 0;
     default:
       return false;
   }
 }
 
 /// Positions in two words are of 32-bit systems; here the lower one is all.
-bool has_wrapper(long number, const long (&a)[6], long& result) {
+bool has_wrapper(long number, const long (&a)[6], const void* caller, long& result) {
   const auto file = static_cast<int>(a[0]);
   const auto count = static_cast<int>(a[2]);
   const auto bytes = static_cast<size_t>(a[2]);
@@ -143,6 +146,17 @@ bool has_wrapper(long number, const long (&a)[6], long& result) {
       }
       return true;
     }
+    case SYS_mmap:
+      result = reinterpret_cast<long>(heap::map(pointer<void>(a[0]), static_cast<size_t>(a[1]), count, static_cast<int>(a[3]),
+                                                static_cast<int>(a[4]), a[5], caller));
+      return true;
+    case SYS_mremap: {
+      const auto flags = static_cast<int>(a[3]);
+      void* target = (flags & MREMAP_FIXED) != 0 ? pointer<void>(a[4]) : nullptr;
+      result =
+          reinterpret_cast<long>(heap::remap(pointer<void>(a[0]), static_cast<size_t>(a[1]), bytes, flags, target, caller));
+      return true;
+    }
     case SYS_munmap:
       result = heap::unmap(pointer<void>(a[0]), static_cast<size_t>(a[1]));
       return true;
@@ -176,7 +190,7 @@ HEADROOM_EXPORT long syscall(long number, ...) noexcept {
   long result = -1;
   if (concerns_us(number, arguments)) {
     const NotCancelled not_cancelled;
-    if (has_wrapper(number, arguments, result)) {
+    if (has_wrapper(number, arguments, __builtin_return_address(0), result)) {
       return result;
     }
   }

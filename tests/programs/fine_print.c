@@ -222,6 +222,36 @@ static void handlers(void) {
   setitimer(ITIMER_REAL, &never, NULL);
 }
 
+/// Moving and replacing a mapping past the C library, as hooks of its functions do.
+static void raw_maps(void) {
+  char* mapping = mmap(NULL, 8 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* neighbour = mmap(NULL, 4 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(mapping, 5, 8 * kMib);
+  memset(neighbour, 6, 4 * kMib);
+  char* moved = (char*)syscall(SYS_mremap, mapping, (size_t)(8 * kMib), (size_t)(12 * kMib), (long)MREMAP_MAYMOVE, NULL);
+  must(moved != MAP_FAILED, "mremap");
+  char* later = malloc(8 * kMib); /* where the mapping was */
+  memset(later, 7, 8 * kMib);
+  press();
+  for (int i = 0; i < 12 * kMib; ++i) {
+    must(moved[i] == (i < 8 * kMib ? 5 : 0), "what was moved");
+  }
+  must(syscall(SYS_mmap, moved + kMib, (size_t)kMib, (long)(PROT_READ | PROT_WRITE),
+               (long)(MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED), -1L, 0L) == (long)(moved + kMib),
+       "mmap");
+  for (int i = 0; i < kMib; ++i) {
+    must(moved[kMib + i] == 0, "a fresh mapping is not zero");
+    moved[kMib + i] = 8;
+  }
+  press();
+  for (int i = 0; i < 12 * kMib; ++i) {
+    must(moved[i] == (i >= kMib && i < 2 * kMib ? 8 : i < 8 * kMib ? 5 : 0), "what was written to a fresh mapping is lost");
+  }
+  for (int i = 0; i < 4 * kMib; ++i) {
+    must(neighbour[i] == 6 && later[i] == 7 && later[4 * kMib + i] == 7, "a neighbour");
+  }
+}
+
 static void raw_calls(void) {
   uint64_t* words = filled(32, 5);
   const int file = open("content", O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -301,6 +331,8 @@ int main(int argc, char** argv) {
     descriptors(name + 12);
   } else if (strcmp(name, "maps") == 0) {
     maps();
+  } else if (strcmp(name, "raw_maps") == 0) {
+    raw_maps();
   } else if (strcmp(name, "sizes") == 0) {
     sizes();
   } else if (strcmp(name, "rights") == 0) {
