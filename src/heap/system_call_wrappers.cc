@@ -135,6 +135,11 @@ HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
   if (!is_ours(buffer, bytes)) {
     return real_read.get()(file, buffer, bytes);
   }
+  if ((bytes > heap::kMostWhileWaiting || bytes > heap::holdable_now()) && takes_messages(file, bytes)) {
+    const iovec vector = {buffer, bytes};
+    return by_copy(&vector, 1, bytes, true,
+                   [=](const iovec* one, int) { return real_read.get()(file, one->iov_base, one->iov_len); });
+  }
   const size_t wanted = bytes <= heap::kMostWhileWaiting || may_read_on(file) ? bytes : heap::kMostWhileWaiting;
   return in_pieces(
       buffer, wanted, true, [=](char* at, size_t piece, size_t) { return real_read.get()(file, at, piece); },
@@ -144,6 +149,11 @@ HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
 HEADROOM_EXPORT ssize_t write(int file, const void* buffer, size_t bytes) {
   if (!is_ours(buffer, bytes)) {
     return real_write.get()(file, buffer, bytes);
+  }
+  if (bytes > heap::holdable_now() && takes_messages(file, bytes)) {
+    const iovec vector = {const_cast<void*>(buffer), bytes};
+    return by_copy(&vector, 1, bytes, false,
+                   [=](const iovec* one, int) { return real_write.get()(file, one->iov_base, one->iov_len); });
   }
   return in_pieces(buffer, bytes, false, [=](char* at, size_t piece, size_t) { return real_write.get()(file, at, piece); });
 }

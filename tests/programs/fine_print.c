@@ -300,6 +300,30 @@ static void sockets(void) {
   must(setsockopt(stream, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one) == -1 && errno == ENOPROTOOPT, "sending without a copy");
 }
 
+/// A message of more than may be held at once goes as one.
+static void messages(void) {
+  enum { kMessage = 3 * kMib };
+  int ends[2], high = 4 * kMib;
+  must(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0, "socketpair");
+  setsockopt(ends[0], SOL_SOCKET, SO_SNDBUFFORCE, &high, sizeof high);
+  socklen_t length = sizeof high;
+  must(getsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &high, &length) == 0, "getsockopt");
+  if (high < kMessage + 65536) { /* who may not have so much */
+    return;
+  }
+  char* out = malloc(kMessage);
+  char* in = malloc(2 * kMessage);
+  memset(out, 5, kMessage);
+  memset(in, 6, 2 * kMessage);
+  press();
+  must(write(ends[0], out, kMessage) == kMessage, "write of a message");
+  press();
+  must(read(ends[1], in, 2 * kMessage) == kMessage, "read of a message");
+  for (int i = 0; i < 2 * kMessage; ++i) {
+    must(in[i] == (i < kMessage ? 5 : 6), "a message's content");
+  }
+}
+
 static void* nothing(void* argument) {
   *(volatile char*)argument = 1;
   return NULL;
@@ -345,6 +369,8 @@ int main(int argc, char** argv) {
     raw_calls();
   } else if (strcmp(name, "sockets") == 0) {
     sockets();
+  } else if (strcmp(name, "messages") == 0) {
+    messages();
   } else if (strcmp(name, "stacks") == 0) {
     stacks();
   } else {
