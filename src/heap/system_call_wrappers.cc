@@ -69,6 +69,40 @@ bool takes_messages(int file, size_t bytes) {
   return getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type != SOCK_STREAM;
 }
 
+/// Reads from a file's position, which threads and processes may share, what takes more than one call: the range is claimed
+/// first, so that what others read lies before or behind all of it. `read_at(offset)` reads all. False if the file has no such
+/// range.
+template <typename ReadAt>
+bool read_claimed(int file, size_t bytes, ReadAt read_at, ssize_t& result) {
+  struct stat status = {};
+  const off_t position = lseek(file, 0, SEEK_CUR);
+  if (position < 0 || fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || position >= status.st_size) {
+    return false;
+  }
+  const off_t left = status.st_size - position;
+  const off_t wanted = left < static_cast<off_t>(bytes) ? left : static_cast<off_t>(bytes);
+  const off_t end = lseek(file, wanted, SEEK_CUR);  // by now another one's position, maybe
+  if (end < 0) {
+    return false;
+  }
+  result = read_at(end - wanted);
+  result = result < wanted ? result : wanted;  // what the file has become longer by belongs to the next read
+  if (result < wanted) {
+    const int saved_errno = errno;
+    (void)lseek(file, (result > 0 ? result : 0) - wanted, SEEK_CUR);
+    errno = saved_errno;
+  }
+  return true;
+}
+
+size_t bytes_of(const iovec* vectors, int count) {
+  size_t bytes = 0;
+  for (int index = 0; index < count; ++index) {
+    bytes += vectors[index].iov_len;
+  }
+  return bytes;
+}
+
 /// readv and writev: one call if the buffers in evictable memory may be held together or are small, else vector by vector.
 template <typename Whole, typename Single>
 ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, Whole whole, Single single) {
@@ -80,10 +114,7 @@ ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, 
     const VectorHold held(vectors, static_cast<size_t>(count), kernel_writes);
     return whole(vectors, count);
   }
-  size_t bytes = 0;
-  for (int index = 0; index < count; ++index) {
-    bytes += vectors[index].iov_len;
-  }
+  const size_t bytes = bytes_of(vectors, count);
   if (bytes <= arena::kBlockBytes || takes_messages(file, bytes)) {
     return by_copy(vectors, count, bytes, kernel_writes, whole);
   }
@@ -135,6 +166,11 @@ HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
   if (!is_ours(buffer, bytes)) {
     return real_read.get()(file, buffer, bytes);
   }
+  ssize_t result = 0;
+  if (bytes > heap::holdable_now() &&
+      read_claimed(file, bytes, [=](off_t offset) { return pread(file, buffer, bytes, offset); }, result)) {
+    return result;
+  }
   if ((bytes > heap::kMostWhileWaiting || bytes > heap::holdable_now()) && takes_messages(file, bytes)) {
     const iovec vector = {buffer, bytes};
     return by_copy(&vector, 1, bytes, true,
@@ -183,6 +219,13 @@ HEADROOM_EXPORT ssize_t pwrite64(int file, const void* buffer, size_t bytes, off
 }
 
 HEADROOM_EXPORT ssize_t readv(int file, const iovec* vectors, int count) {
+  const size_t ours = count > 0 && count <= 1024 ? held_bytes(vectors, count) : 0;
+  ssize_t result = 0;
+  if (ours > 0 && !heap::may_hold(ours) &&
+      read_claimed(
+          file, bytes_of(vectors, count), [=](off_t offset) { return preadv(file, vectors, count, offset); }, result)) {
+    return result;
+  }
   return vectored(
       file, vectors, count, true, [=](const iovec* parts, int many) { return real_readv.get()(file, parts, many); },
       [=](const iovec& vector, ssize_t) { return read(file, vector.iov_base, vector.iov_len); });

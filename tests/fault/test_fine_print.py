@@ -10,7 +10,17 @@ from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_ru
 
 MIB = 1 << 20
 CLOSING = [f"descriptors-{way}" for way in ("close", "close_range", "closefrom", "dup2", "raw")]
-PRESSED = [*CLOSING, "maps", "children", "raw_calls", "raw_maps", "messages", "stacks"]  # in more than they may have
+PRESSED = [
+    *CLOSING,
+    "maps",
+    "children",
+    "raw_calls",
+    "raw_maps",
+    "messages",
+    "positions",
+    "stacks",
+]  # in more than they may have
+SYSTEMS_TOO = ["maps", "sizes", "rights", "children", "handlers", "raw_calls", "raw_maps", "messages", "positions", "stacks"]
 
 
 @pytest.mark.parametrize("case", [*PRESSED, "sizes", "rights", "handlers", "sockets"])
@@ -27,9 +37,7 @@ def test_fine_print(case, engine, tmp_path, monkeypatch):
     assert "warning" not in run.errors or case == "maps", run.errors
 
 
-@pytest.mark.parametrize(
-    "case", ["maps", "sizes", "rights", "children", "handlers", "raw_calls", "raw_maps", "messages", "stacks"]
-)
+@pytest.mark.parametrize("case", SYSTEMS_TOO)
 def test_the_same_without_headroom(case, tmp_path, monkeypatch):
     """What is asked for is what the system does, but for what only Headroom refuses."""
     monkeypatch.chdir(tmp_path)

@@ -324,6 +324,44 @@ static void messages(void) {
   }
 }
 
+enum { kRecord = 4 * kMib, kRecords = 12 };
+static int records;
+
+static void* read_records(void* with_readv) {
+  char* in = malloc(kRecord);
+  for (ssize_t got = kRecord; got > 0;) {
+    struct iovec parts[2] = {{in, 100}, {in + 100, kRecord - 100}};
+    got = with_readv != NULL ? readv(records, parts, 2) : read(records, in, kRecord);
+    must(got == 0 || got == kRecord, "a record is cut");
+    for (int i = 0; i < got; ++i) {
+      must(in[i] == in[0], "a record is made of several");
+    }
+  }
+  free(in);
+  return NULL;
+}
+
+/// Threads that share a file's position read records of more than may be held at once.
+static void positions(void) {
+  records = open("records", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  char* out = malloc(kRecord);
+  for (int i = 0; i < kRecords; ++i) {
+    memset(out, i, kRecord);
+    must(pwrite(records, out, kRecord, (off_t)i * kRecord) == kRecord, "pwrite");
+  }
+  press();
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) {
+    must(pthread_create(&threads[i], NULL, read_records, i % 2 == 0 ? NULL : &records) == 0, "pthread_create");
+  }
+  for (int i = 0; i < 4; ++i) {
+    pthread_join(threads[i], NULL);
+  }
+  must(lseek(records, 0, SEEK_CUR) == (off_t)kRecords * kRecord, "the position at the end");
+  must(lseek(records, -10, SEEK_CUR) > 0 && read(records, out, kRecord) == 10 && out[9] == kRecords - 1, "the last bytes");
+  must(lseek(records, 0, SEEK_CUR) == (off_t)kRecords * kRecord && read(records, out, kRecord) == 0, "the end");
+}
+
 static void* nothing(void* argument) {
   *(volatile char*)argument = 1;
   return NULL;
@@ -371,6 +409,8 @@ int main(int argc, char** argv) {
     sockets();
   } else if (strcmp(name, "messages") == 0) {
     messages();
+  } else if (strcmp(name, "positions") == 0) {
+    positions();
   } else if (strcmp(name, "stacks") == 0) {
     stacks();
   } else {
