@@ -7,6 +7,7 @@
 #include "arena/arena.h"
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "base/own_descriptors.h"
 #include "base/system_calls.h"
 
 namespace headroom::direct {
@@ -33,16 +34,16 @@ int open_file_of(const node::Member& member, int descriptor, uint64_t inode) {
   char path[64];
   const int pid = member.pid.load(std::memory_order_relaxed);
   (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, descriptor);
-  const long file = base::system_call(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
-  if (base::is_error(file)) {
-    base::log_debug("cannot open memory of process %d: error %ld", pid, -file);
+  const int file = base::own(base::system_call(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0));
+  if (file < 0) {
+    base::log_debug("cannot open memory of process %d: error %d", pid, -file);
     return -1;
   }
-  if (arena::inode_of(static_cast<int>(file)) != inode) {
-    (void)base::system_call(SYS_close, file);
+  if (arena::inode_of(file) != inode) {
+    base::close_own(file);
     return -1;
   }
-  return static_cast<int>(file);
+  return file;
 }
 
 bool try_open(const node::Session& session, int index) {
@@ -57,7 +58,7 @@ bool try_open(const node::Session& session, int index) {
   }
   const uint64_t bytes = member.arena_bytes.load(std::memory_order_relaxed);
   const bool mapped = arena::map_peer_partition(index, file, bytes);
-  (void)base::system_call(SYS_close, file);
+  base::close_own(file);
   if (mapped) {
     own_index = session.index;
     bytes_of_members[index] = bytes;
@@ -72,7 +73,7 @@ bool try_open_blocks(const node::Session& session, int index) {
                                 member.table_inode.load(std::memory_order_acquire));
   if (file >= 0) {
     blocks_of_members[index] = arena::map_block_table(file);
-    (void)base::system_call(SYS_close, file);
+    base::close_own(file);
   }
   return blocks_of_members[index] != nullptr;
 }

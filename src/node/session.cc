@@ -153,14 +153,14 @@ bool found_session(Session& session, int listener) {
 /// One try: connect to the session, or found it. False: try again.
 bool try_join(Session& session) {
   const Address address = session_address(-1);
-  const int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int connection = base::own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (connection < 0) {
     return false;
   }
   if (connect(connection, as_sockaddr(address), address.length) == 0) {
     int descriptors[3] = {-1, -1, -1};
     const bool received = same_user(connection) && receive_descriptors(connection, descriptors);
-    close(connection);
+    base::close_own(connection);
     if (!received) {
       return false;
     }
@@ -170,7 +170,7 @@ bool try_join(Session& session) {
     session.messages_descriptor = base::own(descriptors[2]);
     return session.ledger != nullptr && is_of_this_version(*session.ledger);
   }
-  close(connection);
+  base::close_own(connection);
   const int listener = base::own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (listener < 0) {
     return false;
@@ -328,17 +328,17 @@ Status join_session(Session& session) {
 }
 
 void serve_newcomer(Session& session) {
-  const long connection = system_call(SYS_accept4, session.listen_descriptor, nullptr, nullptr, SOCK_CLOEXEC);
-  if (base::is_error(connection)) {
+  const int connection = base::own(system_call(SYS_accept4, session.listen_descriptor, nullptr, nullptr, SOCK_CLOEXEC));
+  if (connection < 0) {
     if (connection != -EAGAIN) {  // no descriptors are left, say; else another member was faster
       usleep(1000);
     }
     return;
   }
-  if (same_user(static_cast<int>(connection))) {
-    send_descriptors(static_cast<int>(connection), {ledger_descriptor, session.listen_descriptor, session.messages_descriptor});
+  if (same_user(connection)) {
+    send_descriptors(connection, {ledger_descriptor, session.listen_descriptor, session.messages_descriptor});
   }
-  (void)system_call(SYS_close, connection);
+  base::close_own(connection);
 }
 
 void ring(const Session& session, int index) {

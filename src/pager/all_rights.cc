@@ -1,8 +1,10 @@
 // See all_rights.h.
 #include "pager/all_rights.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
+#include "base/own_descriptors.h"
 #include "pager/line_reader.h"
 
 namespace headroom::pager {
@@ -24,7 +26,8 @@ uintptr_t read_hexadecimal(const char*& at) {
 
 void with_all_rights(uintptr_t address, uint64_t bytes, void (*function)(uintptr_t begin, uint64_t bytes)) {
   const uintptr_t end = address + bytes;
-  LineReader mappings("/proc/self/maps");
+  const int file = base::own(base::system_call(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  LineReader mappings(file);
   while (const char* line = mappings.next()) {
     const uintptr_t from = read_hexadecimal(line);
     const uintptr_t to = *line == '-' ? read_hexadecimal(++line) : 0;
@@ -47,6 +50,7 @@ void with_all_rights(uintptr_t address, uint64_t bytes, void (*function)(uintptr
       (void)base::system_call(SYS_mprotect, page, (last - page + 4095) & ~uint64_t{4095}, before);
     }
   }
+  base::close_own(file);
 }
 
 }  // namespace headroom::pager

@@ -1,7 +1,6 @@
 // Reads a file of /proc line by line through a small buffer, without allocating.
 #pragma once
 
-#include <fcntl.h>
 #include <string.h>
 
 #include "base/system_calls.h"
@@ -10,12 +9,8 @@ namespace headroom::pager {
 
 class LineReader {
  public:
-  explicit LineReader(const char* path) : file_(base::system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)) {}
-  ~LineReader() {
-    if (!base::is_error(file_)) {
-      (void)base::system_call(SYS_close, file_);
-    }
-  }
+  /// Of a file that is open (or negative: it has no lines), from its beginning.
+  explicit LineReader(int file) : file_(file) {}
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
@@ -34,17 +29,18 @@ class LineReader {
       if (filled_ == sizeof buffer_) {
         filled_ = 0;
       }
-      const long bytes =
-          base::is_error(file_) ? 0 : base::system_call(SYS_read, file_, buffer_ + filled_, sizeof buffer_ - filled_);
+      const long bytes = base::system_call(SYS_pread64, file_, buffer_ + filled_, sizeof buffer_ - filled_, position_);
       if (bytes <= 0) {
         return nullptr;
       }
+      position_ += bytes;
       filled_ += static_cast<size_t>(bytes);
     }
   }
 
  private:
-  long file_;
+  int file_;
+  long position_ = 0;
   size_t at_ = 0;
   size_t filled_ = 0;
   char buffer_[8192] = {};

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/own_descriptors.h"
 #include "pager/line_reader.h"
 #include "pager/read_buffers.h"
 #include "pager/state.h"
@@ -34,8 +35,13 @@ int64_t field(const char* line, const char* name) {
 
 bool begins_mapping(const char* line) { return (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f'); }
 
+/// Stays open: what is opened again and again has a low number for a moment, which the program may be about to use, or to
+/// close.
+int open_own(const char* path) { return base::own(base::system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)); }
+
 int64_t measure() {
-  LineReader lines("/proc/self/smaps");
+  static const int file = open_own("/proc/self/smaps");
+  LineReader lines(file);
   int64_t total = 0;
   bool ours = false;
   bool shared = false;
@@ -55,13 +61,9 @@ int64_t measure() {
 /// What statm calls resident without what it calls shared: anonymous memory. Two orders of magnitude cheaper than smaps, but
 /// blind to shared memory, and before Linux 6.16 off by some pages for each core.
 int64_t measure_roughly() {
-  const long file = base::system_call(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  if (base::is_error(file)) {
-    return 0;
-  }
+  static const int file = open_own("/proc/self/statm");
   char text[128] = {};
-  (void)base::system_call(SYS_read, file, text, sizeof text - 1);
-  (void)base::system_call(SYS_close, file);
+  (void)base::system_call(SYS_pread64, file, text, sizeof text - 1, 0);
   int64_t numbers[3] = {};
   const char* at = text;
   for (int64_t& number : numbers) {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "base/own_descriptors.h"
 #include "base/system_calls.h"
 #include "pager/pager.h"
 #include "pager/thread.h"
@@ -55,12 +56,12 @@ bool is_runnable(int32_t number) {
   char path[48];
   char text[512];
   (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", number);
-  const long file = base::system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-  if (base::is_error(file)) {
+  const int file = base::own(base::system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+  if (file < 0) {
     return false;
   }
   const long bytes = base::system_call(SYS_read, file, text, sizeof text);
-  (void)base::system_call(SYS_close, file);
+  base::close_own(file);
   const auto* end = bytes > 0 ? static_cast<const char*>(memrchr(text, ')', static_cast<size_t>(bytes))) : nullptr;
   return end != nullptr && end + 2 < text + bytes && end[2] == 'R';
 }

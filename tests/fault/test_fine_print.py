@@ -12,6 +12,7 @@ MIB = 1 << 20
 CLOSING = [f"descriptors-{way}" for way in ("close", "close_range", "closefrom", "dup2", "raw")]
 PRESSED = [
     *CLOSING,
+    "numbers",
     "maps",
     "children",
     "raw_calls",
@@ -20,7 +21,19 @@ PRESSED = [
     "positions",
     "stacks",
 ]  # in more than they may have
-SYSTEMS_TOO = ["maps", "sizes", "rights", "children", "handlers", "raw_calls", "raw_maps", "messages", "positions", "stacks"]
+SYSTEMS_TOO = [
+    "numbers",
+    "maps",
+    "sizes",
+    "rights",
+    "children",
+    "handlers",
+    "raw_calls",
+    "raw_maps",
+    "messages",
+    "positions",
+    "stacks",
+]
 
 
 @pytest.mark.parametrize("case", [*PRESSED, "sizes", "rights", "handlers", "sockets"])

@@ -18,6 +18,7 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { kMib = 1 << 20, kFiles = 40 };
@@ -94,6 +95,34 @@ static void descriptors(const char* way) {
     must(pread(files[i], content, sizeof content, 0) == 4 && memcmp(content, "mine", 4) == 0, "a file was overwritten");
     must(close(files[i]) == 0, "close");
   }
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/// What is opened gets the lowest number that the program has not in use, whatever goes on beside it; and who closes all there
+/// is and opens files of its own has nothing read from them.
+static void numbers(void) {
+  char* memory = malloc(160 * kMib); /* as much as makes looking at it take a while */
+  memset(memory, 1, 160 * kMib);
+  char content[4096];
+  memset(content, 5, sizeof content);
+  for (const double begin = now(); now() - begin < 6 && wrong == NULL;) {
+    for (int i = 0; i < 20; ++i) {
+      close(0);
+      usleep(500);
+      must(open("/dev/null", O_RDONLY) == 0, "another number than the lowest");
+    }
+    close_range(3, ~0u, 0);
+    const int file = open("numbers", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    must(file == 3 && write(file, content, sizeof content) == (ssize_t)sizeof content, "a file of the program's");
+    must(lseek(file, 0, SEEK_CUR) == (off_t)sizeof content, "the position of a file of the program's");
+    close(file);
+  }
+  must(memory[100 * kMib] == 1, "content");
 }
 
 static void maps(void) {
@@ -391,6 +420,8 @@ int main(int argc, char** argv) {
   const char* name = argc > 1 ? argv[1] : "";
   if (strncmp(name, "descriptors-", 12) == 0) {
     descriptors(name + 12);
+  } else if (strcmp(name, "numbers") == 0) {
+    numbers();
   } else if (strcmp(name, "maps") == 0) {
     maps();
   } else if (strcmp(name, "raw_maps") == 0) {
