@@ -1,7 +1,7 @@
-// What the wrappers of system calls and of stdio share: the real function, and holds on the program's buffers.
+// What the wrappers of system calls and of stdio share: the real function (real_function.h), and holds on the program's
+// buffers.
 #pragma once
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,34 +12,12 @@
 
 #include "base/system_calls.h"
 #include "heap/heap.h"
+#include "heap/real_function.h"
 #include "pager/pager.h"
 
 #define HEADROOM_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace headroom::heap {
-
-/// The C library's function of that name, looked up at its first use.
-template <typename Function>
-class Real {
- public:
-  explicit constexpr Real(const char* name) : name_(name) {}
-  Function get() {
-    Function known = function_.load(std::memory_order_relaxed);
-    if (known == nullptr) {
-      known = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name_));
-      function_.store(known, std::memory_order_relaxed);
-    }
-    return known;
-  }
-
- private:
-  const char* name_;
-  std::atomic<Function> function_{nullptr};
-};
-
-// The C library declares these with attributes (nonnull, access) that a template argument cannot carry.
-#pragma GCC diagnostic ignored "-Wignored-attributes"
-#define HEADROOM_REAL(name) static ::headroom::heap::Real<decltype(&(name))> real_##name(#name)
 
 /// Whether any of the buffer lies in evictable memory: of a static array only the middle may.
 inline bool is_ours(const void* address, size_t bytes) { return __builtin_expect(pager::overlaps(address, bytes), 0); }

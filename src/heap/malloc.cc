@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <dlfcn.h>
-
 #include "arena/arena.h"
 #include "heap/heap.h"
+#include "heap/real_function.h"
 #include "heap/small_objects.h"
 #include "pager/pager.h"
 
@@ -25,6 +24,8 @@ void __libc_free(void* address);
 namespace {
 
 using namespace headroom;
+
+HEADROOM_REAL(malloc_usable_size);
 
 bool small_objects_are_on() { return heap::small_objects_on.load(std::memory_order_relaxed); }
 
@@ -184,7 +185,5 @@ HEADROOM_EXPORT size_t malloc_usable_size(void* address) {
   if (heap::owns(address)) {
     return bytes_in_arena(address);
   }
-  using Function = size_t (*)(void*);
-  static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "malloc_usable_size"));
-  return real(address);
+  return real_malloc_usable_size.get()(address);
 }

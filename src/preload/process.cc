@@ -153,6 +153,7 @@ __attribute__((constructor)) void begin_process() {
     return;
   }
   keep_tables_small();
+  heap::find_real_functions();
   sign(active);
   base::load_settings();
   process_of_constructor = getpid();

@@ -50,6 +50,13 @@ def test_fine_print(case, engine, tmp_path, monkeypatch):
     assert "warning" not in run.errors or case == "maps", run.errors
 
 
+def test_a_constructor_waits_for_a_thread_that_calls_what_is_wrapped(tmp_path):
+    library = compile_program(None, "constructor_thread_library.c", "-shared", "-fPIC")
+    program = compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0")
+    run = headroom_run([program, "constructor", library], tmp_path, memory="256M", timeout=20)
+    assert (run.status, run.output) == (0, "ok\n"), run.errors
+
+
 @pytest.mark.parametrize("case", SYSTEMS_TOO)
 def test_the_same_without_headroom(case, tmp_path, monkeypatch):
     """What is asked for is what the system does, but for what only Headroom refuses."""

@@ -1,6 +1,7 @@
-/* What the C library and the kernel promise, in memory that may be moved to storage: one promise a run. usage: fine_print CASE.
- * Prints "ok", or what is wrong. */
+/* What the C library and the kernel promise, in memory that may be moved to storage: one promise a run. usage: fine_print CASE
+ * [WITH]. Prints "ok", or what is wrong. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -416,6 +417,9 @@ static void stacks(void) {
   }
 }
 
+/// A library whose constructor waits for a thread (constructor_thread_library.c).
+static void constructor(const char* library) { must(dlopen(library, RTLD_NOW) != NULL, "dlopen"); }
+
 int main(int argc, char** argv) {
   const char* name = argc > 1 ? argv[1] : "";
   if (strncmp(name, "descriptors-", 12) == 0) {
@@ -442,6 +446,8 @@ int main(int argc, char** argv) {
     messages();
   } else if (strcmp(name, "positions") == 0) {
     positions();
+  } else if (strcmp(name, "constructor") == 0 && argc > 2) {
+    constructor(argv[2]);
   } else if (strcmp(name, "stacks") == 0) {
     stacks();
   } else {
