@@ -131,3 +131,8 @@ HEADROOM_EXPORT int setvbuf(FILE* stream, char* buffer, int mode, size_t bytes) 
   }
   return real_setvbuf.get()(stream, buffer, mode, bytes);
 }
+/// What older programs call instead.
+HEADROOM_EXPORT void setbuffer(FILE* stream, char* buffer, size_t bytes) noexcept {
+  (void)setvbuf(stream, buffer, buffer != nullptr ? _IOFBF : _IONBF, bytes);
+}
+HEADROOM_EXPORT void setbuf(FILE* stream, char* buffer) noexcept { setbuffer(stream, buffer, BUFSIZ); }

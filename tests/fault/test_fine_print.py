@@ -19,6 +19,7 @@ PRESSED = [
     "raw_maps",
     "messages",
     "positions",
+    "buffers",
     "stacks",
 ]  # in more than they may have
 SYSTEMS_TOO = [
@@ -32,6 +33,7 @@ SYSTEMS_TOO = [
     "raw_maps",
     "messages",
     "positions",
+    "buffers",
     "stacks",
 ]
 

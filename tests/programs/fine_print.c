@@ -392,6 +392,43 @@ static void positions(void) {
   must(lseek(records, 0, SEEK_CUR) == (off_t)kRecords * kRecord && read(records, out, kRecord) == 0, "the end");
 }
 
+/// A stream's buffer, which the C library gives to the kernel, set in each way there is.
+static void buffers(void) {
+  enum { kContent = 4 * kMib, kWays = 3 };
+  char* out = malloc(kContent);
+  char* in = malloc(kContent);
+  memset(out, 5, kContent);
+  for (int way = 0; way < kWays; ++way) {
+    FILE* stream = fopen("buffers", "w+");
+    char* buffer = malloc(2 * kMib);
+    must(stream != NULL, "fopen");
+    if (way == 0) {
+      setbuf(stream, buffer);
+    } else if (way == 1) {
+      setbuffer(stream, buffer, kMib);
+    } else {
+      must(setvbuf(stream, buffer, _IOFBF, kMib) == 0, "setvbuf");
+    }
+    for (int i = 0; i < kContent; i += 1000) {
+      must(fwrite(out + i, 1, 1000 < kContent - i ? 1000 : (size_t)(kContent - i), stream) > 0, "fwrite");
+      if (i % kMib < 1000) {
+        press();
+      }
+    }
+    press();
+    must(fflush(stream) == 0, "fflush");
+    rewind(stream);
+    memset(in, 0, kContent);
+    press();
+    for (int i = 0; i < kContent; i += 1000) {
+      must(fread(in + i, 1, 1000 < kContent - i ? 1000 : (size_t)(kContent - i), stream) > 0, "fread");
+    }
+    must(memcmp(in, out, kContent) == 0, "content that went by way of a stream's buffer");
+    fclose(stream);
+    free(buffer);
+  }
+}
+
 static void* nothing(void* argument) {
   *(volatile char*)argument = 1;
   return NULL;
@@ -446,6 +483,8 @@ int main(int argc, char** argv) {
     messages();
   } else if (strcmp(name, "positions") == 0) {
     positions();
+  } else if (strcmp(name, "buffers") == 0) {
+    buffers();
   } else if (strcmp(name, "constructor") == 0 && argc > 2) {
     constructor(argv[2]);
   } else if (strcmp(name, "stacks") == 0) {
