@@ -183,19 +183,10 @@ Status commit(Partition& partition, uint64_t bytes, bool accessible) {
   }
   uint64_t after = (bytes + kCommitStep - 1) / kCommitStep * kCommitStep;
   after = after > most ? most : after;
-  // RLIMIT_FSIZE would raise SIGXFSZ; the limit is looked at instead of tried.
-  {
-    struct {
-      uint64_t current, maximum;
-    } limit = {};
-    if (!base::is_error(system_call(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, nullptr, &limit)) && after > limit.current) {
-      if (bytes > limit.current) {
-        return Status::kNoMemory;
-      }
-      after = (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-    }
+  if (!base::file_may_have(after)) {
+    after = (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
   }
-  if (base::is_error(system_call(SYS_ftruncate, partition.descriptor, after))) {
+  if (!base::file_may_have(after) || base::is_error(system_call(SYS_ftruncate, partition.descriptor, after))) {
     return Status::kNoMemory;
   }
   const uint64_t grown = after - before;

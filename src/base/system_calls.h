@@ -59,6 +59,16 @@ inline long system_call(long number, Arguments... arguments) {
 
 inline bool is_error(long result) { return result < 0 && result > -4096; }
 
+/// Whether a file may have so many bytes. Asked before one grows, memory files among them: beyond the limit (RLIMIT_FSIZE,
+/// `ulimit -f`) a signal would end the process.
+inline bool file_may_have(uint64_t bytes) {
+  struct {
+    uint64_t current, maximum;
+  } limit = {};
+  constexpr int kFileSize = 1;
+  return is_error(system_call(SYS_prlimit64, 0, kFileSize, nullptr, &limit)) || bytes <= limit.current;
+}
+
 /// Sleeps while *word == expected, at most `timeout_ns` (negative: for ever). May return early.
 inline void futex_wait(const void* word, uint32_t expected, int64_t timeout_ns, bool shared) {
   timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};

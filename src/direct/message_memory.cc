@@ -28,17 +28,9 @@ uint64_t bytes_of(int size) { return kSmallestPiece << size; }
 
 uint64_t aligned(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) & ~(alignment - 1); }
 
-/// Beyond RLIMIT_FSIZE a signal would end the process.
 // Where stacks are unlimited, so that x86 puts everything else low: above programs at random addresses, below a middle (like
 // those of arena/addresses.h) of what is left above them.
 constexpr uint64_t kPlaceAboveArena = 0x601000000000;
-
-bool is_allowed_size(uint64_t bytes) {
-  struct {
-    uint64_t current, maximum;
-  } limit = {};
-  return base::is_error(system_call(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, nullptr, &limit)) || bytes <= limit.current;
-}
 
 }  // namespace
 
@@ -70,7 +62,7 @@ Status MessageMemory::map(uint64_t bytes) {
 
 Status MessageMemory::open(int file, int index, int areas, char* mapped) {
   const uint64_t bytes = static_cast<uint64_t>(areas) * kAreaBytes;
-  if (!is_allowed_size(bytes) || base::is_error(system_call(SYS_ftruncate, file, bytes))) {
+  if (!base::file_may_have(bytes) || base::is_error(system_call(SYS_ftruncate, file, bytes))) {
     return Status::kNoMemory;
   }
   file_ = file;

@@ -120,7 +120,8 @@ void say_that_one_is_refused(uint64_t bytes) {
     return;
   }
   const auto mib = static_cast<unsigned long long>(bytes >> 20);
-  if (pager::partition().limit < arena::kPartitionBytes) {
+  const arena::Partition& partition = pager::partition();
+  if (partition.limit < arena::kPartitionBytes || !base::file_may_have(partition.committed + bytes + arena::kBlockBytes)) {
     base::log_warning(
         "an allocation of %llu MiB stays in memory: addresses, or the limit on file sizes (ulimit -v, ulimit -f), do not "
         "allow more that can be moved to storage",

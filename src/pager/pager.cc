@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "pager/checksums.h"
 #include "pager/labels.h"
@@ -36,6 +38,15 @@ Status start_once() {
   const base::Settings& settings = base::settings();
   if (settings.memory == 0 || *settings.storage == 0) {
     base::log_warning("started without `headroom run`: no budget and no storage are set, so memory is left to the system");
+    return Status::kUnavailable;
+  }
+  constexpr uint64_t kLargestTable =
+      std::max(sizeof(node::Ledger), arena::kPartitionBytes / arena::kBlockBytes * sizeof(arena::BlockWord));
+  if (!base::file_may_have(kLargestTable)) {
+    base::log_warning(
+        "memory is left to the system: the limit on file sizes (`ulimit -f`), which holds for memory files too, is below the "
+        "%llu MiB of Headroom's tables",
+        static_cast<unsigned long long>(kLargestTable >> 20));
     return Status::kUnavailable;
   }
   const base::Result<StoreFiles> files = open_store_files();

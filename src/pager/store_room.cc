@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -53,10 +52,7 @@ int look_for_room(int descriptor, uint64_t bytes) {
 }
 
 int set_room_aside(int descriptor, uint64_t offset, uint64_t bytes) {
-  struct {
-    uint64_t current, maximum;
-  } limit = {};
-  if (!base::is_error(system_call(SYS_prlimit64, 0, RLIMIT_FSIZE, nullptr, &limit)) && offset + bytes > limit.current) {
+  if (!base::file_may_have(offset + bytes)) {
     return EFBIG;  // fallocate would not say so, the write would
   }
   long result = 0;

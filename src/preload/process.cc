@@ -130,7 +130,7 @@ void sign(const char* descriptor) {
   char name[64] = {};
   (void)snprintf(link, sizeof link, "/proc/self/fd/%s", descriptor);
   if (base::system_call(SYS_readlinkat, AT_FDCWD, link, name, sizeof name - 1) > 0 &&
-      strncmp(name, "/memfd:headroom-signature", 25) == 0) {
+      strncmp(name, "/memfd:headroom-signature", 25) == 0 && base::file_may_have(1)) {
     const int file = atoi(descriptor);
     (void)base::system_call(SYS_write, file, "x", 1);
     (void)base::system_call(SYS_close, file);

@@ -1,6 +1,7 @@
 // See recorder.h. A bounded queue of many writers and one reader at a time: each place says by a number whose turn it is.
 #include "trace/recorder.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +34,9 @@ uint64_t whole_bytes = 0;  // of the file, that hold the mark and whole events
 /// If they cannot be written (the disk is full, say), the trace ends with the last event that could.
 void write_or_end(const void* what, uint64_t bytes) {
   for (uint64_t done = 0; done < bytes;) {
-    const long written = base::system_call(SYS_write, file, static_cast<const char*>(what) + done, bytes - done);
+    const bool fits = base::file_may_have(whole_bytes + done + 1);  // at least some: else a signal would end the process
+    const long written =
+        fits ? base::system_call(SYS_write, file, static_cast<const char*>(what) + done, bytes - done) : -EFBIG;
     if (written == -EINTR) {
       continue;
     }

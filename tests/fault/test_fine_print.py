@@ -59,6 +59,17 @@ def test_a_constructor_waits_for_a_thread_that_calls_what_is_wrapped(tmp_path):
     assert (run.status, run.output) == (0, "ok\n"), run.errors
 
 
+@pytest.mark.parametrize("kib", [0, 3, 4096, 78 * 256 + 255])  # the last of them allows what is no number of blocks
+def test_limits_of_file_sizes_from_the_start(kib, tmp_path):
+    """They hold for memory files, too, and whoever goes beyond is killed."""
+    program = compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0")
+    before = ["bash", "-c", f'ulimit -f {kib}; exec "$@"', "bash"]
+    run = headroom_run([program, "limited"], tmp_path, before=before, memory="256M", large="64K", timeout=60)
+    assert (run.status, run.output) == (0, "ok\n"), run.errors
+    assert run.errors.count("ulimit -f") == 1
+    assert bool(run.reports) == (kib > 8192)
+
+
 @pytest.mark.parametrize("case", SYSTEMS_TOO)
 def test_the_same_without_headroom(case, tmp_path, monkeypatch):
     """What is asked for is what the system does, but for what only Headroom refuses."""

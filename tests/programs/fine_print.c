@@ -454,6 +454,20 @@ static void stacks(void) {
   }
 }
 
+/// Small mappings, until files may not be larger and beyond.
+static void limited(void) {
+  enum { kMappings = 400, kEach = 68 << 10 };
+  char* mappings[kMappings];
+  for (int i = 0; i < kMappings; ++i) {
+    mappings[i] = mmap(NULL, kEach, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    must(mappings[i] != MAP_FAILED, "mmap");
+    memset(mappings[i], i % 100, kEach);
+  }
+  for (int i = 0; i < kMappings; ++i) {
+    must(mappings[i][0] == i % 100 && mappings[i][kEach - 1] == i % 100, "content");
+  }
+}
+
 /// A library whose constructor waits for a thread (constructor_thread_library.c).
 static void constructor(const char* library) { must(dlopen(library, RTLD_NOW) != NULL, "dlopen"); }
 
@@ -487,6 +501,8 @@ int main(int argc, char** argv) {
     buffers();
   } else if (strcmp(name, "constructor") == 0 && argc > 2) {
     constructor(argv[2]);
+  } else if (strcmp(name, "limited") == 0) {
+    limited();
   } else if (strcmp(name, "stacks") == 0) {
     stacks();
   } else {
