@@ -150,6 +150,9 @@ HEADROOM_EXPORT void free(void* address) {
   __libc_free(address);
 }
 HEADROOM_EXPORT void cfree(void* address) { free(address); }
+// C23's: what the caller says of the object beside its address is known here.
+HEADROOM_EXPORT void free_sized(void* address, size_t /*bytes*/) { free(address); }
+HEADROOM_EXPORT void free_aligned_sized(void* address, size_t /*alignment*/, size_t /*bytes*/) { free(address); }
 
 HEADROOM_EXPORT int posix_memalign(void** out, size_t alignment, size_t bytes) {
   if (alignment % sizeof(void*) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0) {

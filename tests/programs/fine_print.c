@@ -98,6 +98,24 @@ static void descriptors(const char* way) {
   }
 }
 
+/// What C23 has for objects whose size is known, where the C library, or what is before it, knows of it.
+static void sized(void) {
+  void (*free_sized)(void*, size_t) = (void (*)(void*, size_t))dlsym(RTLD_DEFAULT, "free_sized");
+  void (*free_aligned_sized)(void*, size_t, size_t) =
+      (void (*)(void*, size_t, size_t))dlsym(RTLD_DEFAULT, "free_aligned_sized");
+  must(free_sized != NULL && free_aligned_sized != NULL, "not there");
+  for (int round = 0; round < 100 && wrong == NULL; ++round) { /* of more than there is, if they do nothing */
+    void* object = malloc(8 * kMib);
+    memset(object, 1, 8 * kMib);
+    free_sized(object, 8 * kMib);
+    object = aligned_alloc(1 << 16, 8 * kMib);
+    memset(object, 1, 8 * kMib);
+    free_aligned_sized(object, 1 << 16, 8 * kMib);
+    free_sized(malloc(100), 100);
+    free_sized(NULL, 0);
+  }
+}
+
 static double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -503,6 +521,8 @@ int main(int argc, char** argv) {
     constructor(argv[2]);
   } else if (strcmp(name, "limited") == 0) {
     limited();
+  } else if (strcmp(name, "sized") == 0) {
+    sized();
   } else if (strcmp(name, "stacks") == 0) {
     stacks();
   } else {
