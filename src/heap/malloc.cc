@@ -52,7 +52,13 @@ inline void* allocate(size_t bytes, size_t alignment, bool zeroed, const void* c
   if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
     return allocate_large(bytes, alignment, zeroed, caller);
   }
-  return small_objects_are_on() ? heap::allocate_small(bytes, alignment, zeroed, caller) : nullptr;
+  if (!small_objects_are_on()) {
+    return nullptr;
+  }
+  if (__builtin_expect(alignment > heap::kLargestAlignmentOfSmall, 0)) {
+    return allocate_large(bytes > 0 ? bytes : 1, alignment, zeroed, caller);
+  }
+  return heap::allocate_small(bytes, alignment, zeroed, caller);
 }
 
 void* allocate_aligned(size_t alignment, size_t bytes, const void* caller) {

@@ -30,6 +30,9 @@ void start_small_objects();
 /// No longer (in a forked child).
 void stop_small_objects_in_child();
 
+/// To align one object jemalloc takes as much memory as the alignment says; beyond this, pages of an extent do better.
+inline constexpr size_t kLargestAlignmentOfSmall = 2 << 20;
+
 /// From the arena; nullptr if it cannot serve (the caller falls back to the C library). `alignment` is rounded up to a power of
 /// two.
 inline void* allocate_small(size_t bytes, size_t alignment, bool zeroed, const void* caller);

@@ -26,6 +26,7 @@ SYSTEMS_TOO = [
     "numbers",
     "maps",
     "sizes",
+    "aligned",
     "rights",
     "children",
     "handlers",
@@ -38,7 +39,7 @@ SYSTEMS_TOO = [
 ]
 
 
-@pytest.mark.parametrize("case", [*PRESSED, "sizes", "sized", "rights", "handlers", "sockets"])
+@pytest.mark.parametrize("case", [*PRESSED, "sizes", "sized", "aligned", "rights", "handlers", "sockets"])
 def test_fine_print(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     memory = "48M" if case in PRESSED else "256M"

@@ -116,6 +116,22 @@ static void sized(void) {
   }
 }
 
+/// A small object that is aligned to more than there is memory takes no more of it than it has bytes.
+static void aligned(void) {
+  char* first = malloc(2 * kMib); /* from here on small objects are looked after, too */
+  memset(first, 1, 2 * kMib);
+  for (int round = 0; round < 8; ++round) {
+    void* place = NULL;
+    must(posix_memalign(&place, (size_t)1 << 30, 64) == 0 && (uintptr_t)place % ((size_t)1 << 30) == 0, "posix_memalign");
+    memset(place, 2, 64);
+    must(malloc_usable_size(place) >= 64, "its size");
+    place = realloc(place, 200);
+    must(((char*)place)[63] == 2, "its content");
+    free(place);
+    free(aligned_alloc((size_t)4 << 20, 0));
+  }
+}
+
 static double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -523,6 +539,8 @@ int main(int argc, char** argv) {
     limited();
   } else if (strcmp(name, "sized") == 0) {
     sized();
+  } else if (strcmp(name, "aligned") == 0) {
+    aligned();
   } else if (strcmp(name, "stacks") == 0) {
     stacks();
   } else {
