@@ -3,7 +3,6 @@
 #include "trace/recorder.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -89,7 +88,6 @@ TEST(Recorder, ATraceThatFindsNoRoomEndsWithAWholeEvent) {
   ASSERT_TRUE(open_trace(folder));
   constexpr int kFit = 100;
   const rlimit limit = {sizeof kTraceMagic + kFit * sizeof(Event) + sizeof(Event) / 2, RLIM_INFINITY};
-  ASSERT_EQ(SIG_DFL, signal(SIGXFSZ, SIG_IGN));
   ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &limit));
   for (int64_t index = 0; index < 10 * kFit; ++index) {
     record({static_cast<uint64_t>(index), EventKind::kSample, 0, 0, {index}});
