@@ -147,6 +147,93 @@ static void errors(void) {
   MPI_Comm_free(&returning);
 }
 
+static volatile sig_atomic_t told;
+
+static void hear(int signal) {
+  (void)signal;
+  told = 1;
+}
+
+/// What rank 0 does again and again, which succeeds at once each time.
+static void succeed(int way, int token) {
+  MPI_Request request;
+  MPI_Status status;
+  int flag = 0;
+  switch (way) {
+    case 0:
+      MPI_Recv(&token, 1, MPI_INT, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      break;
+    case 1:
+      MPI_Irecv(&token, 1, MPI_INT, 1, 1, MPI_COMM_WORLD, &request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      break;
+    case 2:
+      MPI_Irecv(&token, 1, MPI_INT, 1, 1, MPI_COMM_WORLD, &request);
+      MPI_Waitall(1, &request, &status);
+      break;
+    case 3:
+      MPI_Iprobe(1, 1, MPI_COMM_WORLD, &flag, &status);
+      must(flag, "what was there is not found");
+      break;
+    case 4:
+      MPI_Send(&token, 1, MPI_INT, 1, 2, MPI_COMM_WORLD);
+      break;
+    default:
+      MPI_Isend(&token, 1, MPI_INT, 1, 2, MPI_COMM_WORLD, &request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+}
+
+/// Calls that succeed at once, and never wait, give progress to what is under way elsewhere: a long message of the library's
+/// (an intercommunicator is the library's) ends meanwhile. 3 ranks.
+static void successes(void) {
+  enum { WAYS = 6, TOKENS = 200000, BYTES = 1 << 20 };
+  MPI_Comm half, inter, merged;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < 2, rank, &half);
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank < 2 ? 2 : 0, 7, &inter);
+  MPI_Intercomm_merge(inter, rank == 2, &merged);
+  int pids[3], pid = getpid();
+  MPI_Allgather(&pid, 1, MPI_INT, pids, 1, MPI_INT, MPI_COMM_WORLD);
+  signal(SIGUSR1, hear);
+  char* content = calloc(1, BYTES);
+  for (int way = 0; way < WAYS; ++way) {
+    MPI_Request request;
+    told = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) {
+      for (int token = 0; way < 4 && token < TOKENS; ++token) {
+        MPI_Send(&token, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+      }
+    }
+    if (rank == 0) {
+      MPI_Irecv(content, BYTES, MPI_CHAR, 2, 3, merged, &request);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 2) {
+      MPI_Send(content, BYTES, MPI_CHAR, 0, 3, merged);
+      kill(pids[0], SIGUSR1);
+    }
+    int calls = 0;
+    if (rank == 0) {
+      usleep(100000); /* it has begun */
+      while (calls < TOKENS && !told) {
+        succeed(way, calls++);
+      }
+      must(told, "calls that succeed keep others waiting");
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    MPI_Bcast(&calls, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    int rest = way < 3 ? TOKENS - calls : way == 3 ? TOKENS : calls, token;
+    for (; rank == (way < 4 ? 0 : 1) && rest > 0; --rest) {
+      MPI_Recv(&token, 1, MPI_INT, way < 4 ? 1 : 0, way < 4 ? 1 : 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+  }
+  free(content);
+  MPI_Comm_free(&merged);
+  MPI_Comm_free(&inter);
+  MPI_Comm_free(&half);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -158,6 +245,8 @@ int main(int argc, char** argv) {
     attributes();
   } else if (strcmp(name, "errors") == 0) {
     errors();
+  } else if (strcmp(name, "successes") == 0) {
+    successes();
   } else if (strcmp(name, "leave") != 0) {
     wrong = "no such case";
   }
