@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_run, plain_run
+from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
 
 MIB = 1 << 20
 CLOSING = [f"descriptors-{way}" for way in ("close", "close_range", "closefrom", "dup2", "raw")]
@@ -90,6 +90,14 @@ def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
         assert run.total("collectives_by_tally") > 0
     else:
         assert run.total("messages_direct") > 0
+
+
+def test_fine_print_of_mpi_on_two_nodes(mpi, tmp_path):
+    program = compile_program(mpi, "fine_print_mpi.c")
+    before = [*mpi.command(4), *on_nodes(2)]
+    run = headroom_run([program, "probes"], tmp_path, before=before, memory="1G", engine="sigsegv", timeout=100)
+    assert (run.status, run.output) == (0, "ok\n"), run.errors
+    assert run.total("receives_on_both_ways") > 0
 
 
 def test_who_has_finalized_may_end_as_it_likes(tmp_path):

@@ -1,7 +1,9 @@
 /* What MPI promises, one promise a run. usage: fine_print_mpi CASE. Rank 0 prints "ok", every rank what is wrong. */
 #define _GNU_SOURCE
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,8 +236,97 @@ static void successes(void) {
   MPI_Comm_free(&half);
 }
 
+enum { PROBED = 1600, AT_ONCE = 4, PROBING = 3, LONG_BYTES = 200000, LAST = 77 };
+static atomic_int came;
+
+static void note_message(const MPI_Status* status) {
+  must(status->MPI_SOURCE != rank, "a message of nobody's");
+  atomic_fetch_add(&came, 1);
+}
+
+static void receive_from_anywhere(char* content, MPI_Request* request) {
+  MPI_Irecv(content, LONG_BYTES, MPI_CHAR, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, request);
+}
+
+static void* receive_many(void* memory) {
+  char* content = memory;
+  MPI_Request requests[AT_ONCE];
+  for (int index = 0; index < AT_ONCE; ++index) {
+    receive_from_anywhere(content + index * LONG_BYTES, &requests[index]);
+  }
+  for (int left = AT_ONCE; left > 0;) {
+    int index;
+    MPI_Status status;
+    MPI_Waitany(AT_ONCE, requests, &index, &status);
+    if (status.MPI_TAG == LAST) {
+      --left;
+    } else {
+      note_message(&status);
+      receive_from_anywhere(content + index * LONG_BYTES, &requests[index]);
+    }
+  }
+  return NULL;
+}
+
+static void* probe_for_any(void* unused) {
+  char* content = malloc(LONG_BYTES);
+  while (atomic_load(&came) < PROBED * (ranks - 1)) {
+    int flag = 0;
+    MPI_Message message;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status);
+    must(!flag || status.MPI_SOURCE != 0, "a probe found what is no message");
+    MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &message, &status);
+    if (flag) {
+      note_message(&status);
+      MPI_Mrecv(content, LONG_BYTES, MPI_CHAR, &message, MPI_STATUS_IGNORE);
+    }
+  }
+  free(content);
+  return unused;
+}
+
+/// What ends a receive that waits for messages of this node and of others is no message that a probe finds. 2 nodes, 4 ranks.
+static void probes(void) {
+  char* content = calloc(AT_ONCE, LONG_BYTES);
+  MPI_Request requests[AT_ONCE];
+  for (int message = 0; rank != 0 && message < PROBED; ++message) {
+    if (rank % 2 == 0) {
+      usleep(100); /* receives have begun */
+      MPI_Send(content, 8, MPI_CHAR, 0, 1 + message % 3, MPI_COMM_WORLD);
+    } else {
+      /* several are under way for long: their senders have no time for them */
+      MPI_Isend(content, LONG_BYTES, MPI_CHAR, 0, 1 + message % 3, MPI_COMM_WORLD, &requests[message % AT_ONCE]);
+      if ((message + 1) % AT_ONCE == 0) {
+        usleep(2000);
+        MPI_Waitall(AT_ONCE, requests, MPI_STATUSES_IGNORE);
+      }
+    }
+  }
+  if (rank == 0) {
+    pthread_t receiver, probing[PROBING];
+    pthread_create(&receiver, NULL, receive_many, content);
+    for (int index = 0; index < PROBING; ++index) {
+      pthread_create(&probing[index], NULL, probe_for_any, NULL);
+    }
+    for (int index = 0; index < PROBING; ++index) {
+      pthread_join(probing[index], NULL);
+    }
+    for (int index = 0; index < AT_ONCE; ++index) {
+      MPI_Send(content, 0, MPI_CHAR, 0, LAST, MPI_COMM_WORLD);
+    }
+    pthread_join(receiver, NULL);
+  }
+  free(content);
+}
+
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int provided;
+  if (argc > 1 && strcmp(argv[1], "probes") == 0) {
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  } else {
+    MPI_Init(&argc, &argv);
+  }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const char* name = argc > 1 ? argv[1] : "";
@@ -247,6 +338,8 @@ int main(int argc, char** argv) {
     errors();
   } else if (strcmp(name, "successes") == 0) {
     successes();
+  } else if (strcmp(name, "probes") == 0) {
+    probes();
   } else if (strcmp(name, "leave") != 0) {
     wrong = "no such case";
   }
