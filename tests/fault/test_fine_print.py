@@ -80,7 +80,7 @@ def test_the_same_without_headroom(case, tmp_path, monkeypatch):
     assert done.stdout == refused.get(case, "ok") + "\n"
 
 
-@pytest.mark.parametrize(("case", "ranks"), [("tallies", 6), ("attributes", 3), ("errors", 2), ("successes", 3)])
+@pytest.mark.parametrize(("case", "ranks"), [("tallies", 6), ("attributes", 3), ("errors", 2), ("successes", 3), ("freed", 2)])
 def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
     program = compile_program(mpi, "fine_print_mpi.c")
     run = headroom_run([program, case], tmp_path, before=mpi.command(ranks), memory="1G", timeout=60)
@@ -92,10 +92,11 @@ def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
         assert run.total("messages_direct") > 0
 
 
-def test_fine_print_of_mpi_on_two_nodes(mpi, tmp_path):
+@pytest.mark.parametrize("case", ["probes", "freed_on_nodes"])
+def test_fine_print_of_mpi_on_two_nodes(case, mpi, tmp_path):
     program = compile_program(mpi, "fine_print_mpi.c")
     before = [*mpi.command(4), *on_nodes(2)]
-    run = headroom_run([program, "probes"], tmp_path, before=before, memory="1G", engine="sigsegv", timeout=100)
+    run = headroom_run([program, case], tmp_path, before=before, memory="1G", engine="sigsegv", timeout=100)
     assert (run.status, run.output) == (0, "ok\n"), run.errors
     assert run.total("receives_on_both_ways") > 0
 

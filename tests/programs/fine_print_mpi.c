@@ -320,6 +320,151 @@ static void probes(void) {
   free(content);
 }
 
+static int own_errors, errors_of_others;
+
+static void count_own(MPI_Comm* comm, int* error, ...) {
+  (void)comm, (void)error;
+  ++own_errors;
+}
+
+static void count_of_others(MPI_Comm* comm, int* error, ...) {
+  (void)comm, (void)error;
+  ++errors_of_others;
+}
+
+static int class_of(int error) {
+  int class = MPI_SUCCESS;
+  MPI_Error_class(error, &class);
+  return class;
+}
+
+/// Receives too little on a communicator that is freed meanwhile; returns the error.
+static int receive_too_little(int way, MPI_Comm* comm, MPI_Comm* other, MPI_Errhandler of_others) {
+  int little = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  if (way == 4) {
+    MPI_Mprobe(0, 1, *comm, &message, &status);
+  } else if (way == 5) {
+    MPI_Recv_init(&little, 1, MPI_INT, 0, 1, *comm, &request);
+  } else {
+    MPI_Irecv(&little, 1, MPI_INT, 0, 1, *comm, &request);
+  }
+  MPI_Comm_free(comm);
+  MPI_Comm_dup(MPI_COMM_WORLD, other);
+  MPI_Comm_set_errhandler(*other, of_others);
+  MPI_Barrier(MPI_COMM_WORLD);
+  int index, error = MPI_SUCCESS, flag = 0;
+  switch (way) {
+    case 1:
+      error = MPI_Waitall(1, &request, &status);
+      must(class_of(error) == MPI_ERR_IN_STATUS, "the error of all");
+      return status.MPI_ERROR;
+    case 2:
+      return MPI_Waitany(1, &request, &index, &status);
+    case 3:
+      while (error == MPI_SUCCESS && !flag) {
+        error = MPI_Test(&request, &flag, &status);
+      }
+      return error;
+    case 4:
+      return MPI_Mrecv(&little, 1, MPI_INT, &message, &status);
+    case 5:
+      MPI_Start(&request);
+      error = MPI_Wait(&request, &status);
+      MPI_Request_free(&request);
+      return error;
+    default:
+      return MPI_Wait(&request, &status);
+  }
+}
+
+/// The error of a request is raised by its communicator's handler, though that was freed and another one may have its handle.
+static void freed(void) {
+  MPI_Errhandler own, of_others;
+  MPI_Comm_create_errhandler(count_own, &own);
+  MPI_Comm_create_errhandler(count_of_others, &of_others);
+  for (int round = 0; round < 12; ++round) {
+    const int way = round / 2, returns = round % 2;
+    MPI_Comm comm, other;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, returns ? MPI_ERRORS_RETURN : own);
+    own_errors = 0;
+    if (rank == 1) {
+      const int error = receive_too_little(way, &comm, &other, of_others);
+      must(class_of(error) == MPI_ERR_TRUNCATE, "the error");
+      must(own_errors == 1 - returns, "the handler was not called once");
+    } else {
+      const int much[2] = {1, 2};
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (rank == 0) {
+        MPI_Send_init(much, 2, MPI_INT, 1, 1, comm, &request);
+        if (way == 4) {
+          MPI_Start(&request);
+        }
+      }
+      MPI_Comm_free(&comm);
+      MPI_Comm_dup(MPI_COMM_WORLD, &other);
+      MPI_Comm_set_errhandler(other, of_others);
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (rank == 0) {
+        if (way != 4) {
+          MPI_Start(&request);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Request_free(&request);
+      }
+    }
+    MPI_Comm_free(&other);
+  }
+  must(errors_of_others == 0, "another communicator's handler was called");
+  MPI_Errhandler_free(&own);
+  MPI_Errhandler_free(&of_others);
+}
+
+/// Receives from any source get their messages though their communicator was freed. 2 nodes, 4 ranks.
+static void freed_on_nodes(void) {
+  MPI_Comm comm, other;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Request requests[4], kept_ones[2];
+  int got[4] = {0}, sum = 0, own = 1 << rank;
+  if (rank == 0) {
+    for (int index = 0; index < 4; ++index) {
+      (index < 2 ? MPI_Recv_init : MPI_Irecv)(&got[index], 1, MPI_INT, MPI_ANY_SOURCE, 1, comm, &requests[index]);
+    }
+  } else {
+    MPI_Send_init(&own, 1, MPI_INT, 0, 1, comm, &kept_ones[0]);
+    MPI_Send_init(&own, 1, MPI_INT, 0, 1, comm, &kept_ones[1]);
+  }
+  MPI_Comm_free(&comm);
+  MPI_Comm_dup(MPI_COMM_WORLD, &other);
+  for (int from = 1; from <= 3; ++from) { /* first of another node, then of this one */
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0 && from == 2) {
+      MPI_Startall(2, requests);
+    }
+    if (rank == from) {
+      usleep(50000);
+      MPI_Startall(rank == 2 ? 2 : 1, kept_ones);
+      MPI_Waitall(rank == 2 ? 2 : 1, kept_ones, MPI_STATUSES_IGNORE);
+    }
+  }
+  if (rank == 0) {
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+    for (int index = 0; index < 4; ++index) {
+      sum += got[index];
+    }
+    must(sum == 2 + 4 + 4 + 8, "what was received");
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+  } else {
+    MPI_Request_free(&kept_ones[0]);
+    MPI_Request_free(&kept_ones[1]);
+  }
+  MPI_Comm_free(&other);
+}
+
 int main(int argc, char** argv) {
   int provided;
   if (argc > 1 && strcmp(argv[1], "probes") == 0) {
@@ -340,6 +485,10 @@ int main(int argc, char** argv) {
     successes();
   } else if (strcmp(name, "probes") == 0) {
     probes();
+  } else if (strcmp(name, "freed") == 0) {
+    freed();
+  } else if (strcmp(name, "freed_on_nodes") == 0) {
+    freed_on_nodes();
   } else if (strcmp(name, "leave") != 0) {
     wrong = "no such case";
   }
