@@ -80,7 +80,7 @@ def test_the_same_without_headroom(case, tmp_path, monkeypatch):
     assert done.stdout == refused.get(case, "ok") + "\n"
 
 
-@pytest.mark.parametrize(("case", "ranks"), [("tallies", 6), ("attributes", 3), ("errors", 2), ("successes", 3), ("freed", 2)])
+@pytest.mark.parametrize(("case", "ranks"), [("tallies", 6), ("attributes", 3), ("errors", 2), ("successes", 3), ("freed", 2), ("operations", 2)])
 def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
     program = compile_program(mpi, "fine_print_mpi.c")
     run = headroom_run([program, case], tmp_path, before=mpi.command(ranks), memory="1G", timeout=60)
@@ -88,6 +88,8 @@ def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
     assert "warning" not in run.errors and "ended" not in run.errors, run.errors
     if case == "tallies":
         assert run.total("collectives_by_tally") > 0
+    elif case == "operations":
+        assert run.total("messages_collective") > 0
     else:
         assert run.total("messages_direct") > 0
 

@@ -465,6 +465,49 @@ static void freed_on_nodes(void) {
   MPI_Comm_free(&other);
 }
 
+/// What an operation is not defined for is an error, or what the library makes of it, in every reduction.
+static void operations(void) {
+  const struct {
+    const char* name;
+    MPI_Op op;
+    MPI_Datatype datatype;
+  } cases[] = {{"sum of bytes", MPI_SUM, MPI_BYTE},
+               {"product of C's truths", MPI_PROD, MPI_C_BOOL},
+               {"sum of Fortran's truths", MPI_SUM, MPI_LOGICAL},
+               {"truth of Fortran's integers", MPI_LAND, MPI_INTEGER},
+               {"bits of doubles", MPI_BAND, MPI_DOUBLE},
+               {"largest of complex", MPI_MAX, MPI_C_DOUBLE_COMPLEX},
+               {"place of an integer", MPI_MAXLOC, MPI_INT},
+               {"largest of pairs", MPI_MAX, MPI_2INT},
+               {"sum of integers", MPI_SUM, MPI_INT},
+               {"truth of C's truths", MPI_LAND, MPI_C_BOOL},
+               {"bits of bytes", MPI_BXOR, MPI_BYTE},
+               {"sum of addresses", MPI_SUM, MPI_AINT},
+               {"product of complex", MPI_PROD, MPI_C_DOUBLE_COMPLEX},
+               {"place of a pair", MPI_MINLOC, MPI_2INT}};
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  for (size_t at = 0; at < sizeof cases / sizeof cases[0]; ++at) {
+    const MPI_Op op = cases[at].op;
+    const MPI_Datatype datatype = cases[at].datatype;
+    char own[64] = {1}, sum[64] = {1}, got[4][64] = {{0}};
+    const int possible = MPI_Reduce_local(own, sum, 1, datatype, op) == MPI_SUCCESS; /* of two alike */
+    MPI_Request request = MPI_REQUEST_NULL;
+    int errors[4];
+    errors[0] = MPI_Allreduce(own, got[0], 1, datatype, op, MPI_COMM_WORLD);
+    errors[1] = MPI_Reduce(own, got[1], 1, datatype, op, 0, MPI_COMM_WORLD);
+    errors[2] = MPI_Scan(own, got[2], 1, datatype, op, MPI_COMM_WORLD);
+    errors[3] = MPI_Iallreduce(own, got[3], 1, datatype, op, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (int call = 0; call < 4; ++call) {
+      must((errors[call] == MPI_SUCCESS) == possible, cases[at].name);
+      must(possible || class_of(errors[call]) == MPI_ERR_OP, cases[at].name);
+      const int gets = call == 1 ? rank == 0 : call == 2 ? rank == 1 : 1;
+      must(!possible || !gets || memcmp(sum, got[call], sizeof sum) == 0, cases[at].name);
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   int provided;
   if (argc > 1 && strcmp(argv[1], "probes") == 0) {
@@ -489,6 +532,8 @@ int main(int argc, char** argv) {
     freed();
   } else if (strcmp(name, "freed_on_nodes") == 0) {
     freed_on_nodes();
+  } else if (strcmp(name, "operations") == 0) {
+    operations();
   } else if (strcmp(name, "leave") != 0) {
     wrong = "no such case";
   }

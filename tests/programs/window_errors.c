@@ -51,6 +51,12 @@ int main(int argc, char** argv) {
          MPI_ERR_RMA_RANGE);
   expect("before the beginning", MPI_Get(&value, 1, MPI_INT, to, -1, 1, MPI_INT, window), MPI_ERR_RMA_RANGE);
   expect("bits of doubles", MPI_Accumulate(part, 1, MPI_DOUBLE, to, 0, 1, MPI_DOUBLE, MPI_BAND, window), MPI_ERR_OP);
+  expect("a sum of bytes", MPI_Accumulate(part, 1, MPI_BYTE, to, 0, 1, MPI_BYTE, MPI_SUM, window), MPI_ERR_OP);
+  expect("a product of truths", MPI_Accumulate(part, 1, MPI_C_BOOL, to, 0, 1, MPI_C_BOOL, MPI_PROD, window), MPI_ERR_OP);
+  expect("a sum of truths", MPI_Accumulate(part, 1, MPI_LOGICAL, to, 0, 1, MPI_LOGICAL, MPI_SUM, window), MPI_ERR_OP);
+  expect("the truth of integers", MPI_Accumulate(part, 1, MPI_INTEGER, to, 0, 1, MPI_INTEGER, MPI_LAND, window), MPI_ERR_OP);
+  expect("the largest complex number",
+         MPI_Accumulate(part, 1, MPI_C_DOUBLE_COMPLEX, to, 0, 1, MPI_C_DOUBLE_COMPLEX, MPI_MAX, window), MPI_ERR_OP);
   expect("the place of no pair", MPI_Accumulate(part, 1, MPI_INT, to, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP);
   /* Datatypes that reach further than the window, of which the part that is meant does not. */
   MPI_Datatype wide, column, behind;
@@ -77,7 +83,7 @@ int main(int argc, char** argv) {
   expect("locked twice", MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window), MPI_ERR_RMA_SYNC);
   MPI_Win_unlock(to, window);
   expect("kind of lock", MPI_Win_lock(77, to, 0, window), MPI_ERR_LOCKTYPE);
-  if (handled != 17) {
+  if (handled != 22) {
     fprintf(stderr, "the handler was called %d times\n", handled);
     failed = 1;
   }

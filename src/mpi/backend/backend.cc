@@ -293,46 +293,7 @@ bool takes_nonblocking_form(MPI_Comm comm) {
   return reinterpret_cast<intptr_t>(value) == 1;
 }
 
-bool is_integer(MPI_Datatype datatype) {
-  const MPI_Datatype integers[] = {
-      MPI_CHAR,     MPI_SIGNED_CHAR, MPI_UNSIGNED_CHAR, MPI_SHORT,     MPI_UNSIGNED_SHORT, MPI_INT,
-      MPI_UNSIGNED, MPI_LONG,        MPI_UNSIGNED_LONG, MPI_LONG_LONG, MPI_INT8_T,         MPI_UINT8_T,
-      MPI_INT16_T,  MPI_UINT16_T,    MPI_INT32_T,       MPI_UINT32_T,  MPI_INT64_T,        MPI_UINT64_T,
-      MPI_AINT,     MPI_OFFSET,      MPI_COUNT,         MPI_BYTE,      MPI_C_BOOL,         MPI_UNSIGNED_LONG_LONG};
-  for (const MPI_Datatype integer : integers) {
-    if (datatype == integer) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/// Whether it is a number and its place.
-bool is_pair(MPI_Datatype datatype) {
-  const MPI_Datatype pairs[] = {MPI_FLOAT_INT,       MPI_DOUBLE_INT, MPI_LONG_INT,          MPI_2INT,    MPI_SHORT_INT,
-                                MPI_LONG_DOUBLE_INT, MPI_2REAL,      MPI_2DOUBLE_PRECISION, MPI_2INTEGER};
-  for (const MPI_Datatype pair : pairs) {
-    if (datatype == pair) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/// Whether it is one of the predefined operations on numbers.
-bool is_usual(MPI_Op op) {
-  const MPI_Op usual[] = {MPI_MAX, MPI_MIN, MPI_LAND, MPI_BAND, MPI_LOR, MPI_BOR, MPI_LXOR, MPI_BXOR, MPI_SUM, MPI_PROD};
-  for (const MPI_Op known : usual) {
-    if (op == known) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/// Whether folding in another order gives the same bits. Decided by what all ranks must pass alike: a predefined operation, and
-/// whether the elements are integers.
-bool is_exact_in_any_order(MPI_Op op, MPI_Datatype datatype) { return is_usual(op) && is_integer(datatype); }
+#include "operations.inc"
 
 #include "collectives.inc"
 #include "windows.inc"
