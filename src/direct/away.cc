@@ -96,7 +96,7 @@ void* Endpoint::help(void* endpoint) {
     if (root.away.load(std::memory_order_acquire) != 0) {
       trace::count(trace::Counter::kHelpedWhileAway);
       self.helping_ = true;
-      (void)self.progress_locked();
+      (void)self.progress_locked(UINT32_MAX);  // it is not rung again for the rest
       self.acknowledge_all();
       self.helping_ = false;
       while (Receiving* left = self.first_left_) {

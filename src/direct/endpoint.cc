@@ -208,20 +208,24 @@ void Endpoint::arrived(int member, RecordHeader* record) {
   trace::count_peak(Counter::kMessagesUnexpectedPeak, unexpected_.count());
 }
 
-bool Endpoint::progress_locked() {
+bool Endpoint::progress_locked(uint32_t most_records) {
   if (__builtin_expect(unasked_, 0) && !helping_) {
     ask_what_was_not_asked();
   }
   bool came = look_for_channels();
+  bool leaves_records = false;
   for (int index = 0; index < reading_count_; ++index) {
     const int member = reading_[index];
     ChannelReader& reader = readers_[member];
-    while (RecordHeader* record = reader.peek()) {
+    uint32_t taken = 0;
+    for (RecordHeader* record = nullptr; taken < most_records && (record = reader.peek()) != nullptr; ++taken) {
       advance(reader, member, record);
       arrived(member, record);
-      came = true;
     }
+    came = came || taken != 0;
+    leaves_records = leaves_records || taken == most_records;
   }
+  has_left_records_.store(leaves_records, std::memory_order_relaxed);
   for (Sending* sending = streams_out_; sending != nullptr; sending = sending->next) {
     came = move_stream(*sending) || came;
   }

@@ -147,6 +147,9 @@ void expect_overwriting(const Content& to);
 /// The same of a copy within this process's memory, as far as `from` fills it; not if they overlap, which MPI forbids.
 void expect_overwriting(const Content& to, const Content& from);
 
+/// So many records of a channel are taken in one look at the channels.
+inline constexpr uint32_t kRecordsAtOnce = 64;
+
 /// Who sends so often without having heard from the receiver is likely to go on like that.
 inline constexpr uint8_t kManyInARow = 2;
 
@@ -191,8 +194,11 @@ class Endpoint {
   Message* extract(const Envelope& wanted);
   void receive_message(Message* message, Receiving& receiving);
 
-  /// Looks at the channels and moves what can be moved. True if anything came.
+  /// Looks at the channels and moves what can be moved. True if anything came. Takes so many records of each channel at most,
+  /// so that a sender who floods this process does not keep it from everything else.
   bool progress();
+  /// Whether the last look has left records in a channel: then nobody will ring for them.
+  [[nodiscard]] bool has_left_records() const { return has_left_records_.load(std::memory_order_relaxed); }
 
   /// Wakes `member` if it sleeps.
   void wake(int member);
@@ -264,7 +270,7 @@ class Endpoint {
   Receiving* take_what_waits_long();
 
   // endpoint.cc
-  bool progress_locked();
+  bool progress_locked(uint32_t most_records = kRecordsAtOnce);
   bool look_for_channels();
   void try_attaching(int member);
   [[nodiscard]] int pid_of(int member) const { return session_->ledger->members[member].pid.load(std::memory_order_relaxed); }
@@ -340,6 +346,7 @@ class Endpoint {
   int writing_[node::kMaxMembers] = {};  // members that this process has a channel to
   int writing_count_ = 0;
   uint32_t known_opened_ = 0;
+  std::atomic<bool> has_left_records_ = false;
   PostedQueue posted_;
   UnexpectedQueue unexpected_;
   Message* free_messages_ = nullptr;

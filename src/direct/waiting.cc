@@ -50,6 +50,9 @@ void Waiting::pause() {
 
 void Waiting::pause_or_sleep() {
   traced_.goes_on();
+  if (endpoint().has_left_records()) {
+    return;  // they may be what is waited for
+  }
   if (rounds_ < kSpins + (sched::mode() == sched::Mode::kTurns ? kYieldsInTurns : kYields)) {
     (void)base::system_call(SYS_sched_yield);
     return;

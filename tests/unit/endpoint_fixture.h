@@ -74,6 +74,12 @@ class Endpoints : public ::testing::Test {
                             synchronous ? SendKind::kSynchronous : SendKind::kStandard, 0, sending);
   }
 
+  /// Takes all that has been sent to it.
+  void take_all(int end) {
+    while (ends[end]->progress()) {
+    }
+  }
+
   static constexpr uint64_t kMappedBytes = 2 * kAreaBytes;
   bool has_helper = false;  // a thread that uses an endpoint (away.cc)
   int file = -1;

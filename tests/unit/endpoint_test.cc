@@ -85,7 +85,7 @@ TEST_F(Endpoints, RandomInterleavingsAreLikeTheModel) {
         break;
       }
       case 2:
-        (void)ends[1]->progress();
+        take_all(1);
         model_progress();
         break;
       default:
@@ -99,7 +99,7 @@ TEST_F(Endpoints, RandomInterleavingsAreLikeTheModel) {
         }
     }
     if (step % 500 == 0) {
-      (void)ends[1]->progress();
+      take_all(1);
       model_progress();
       for (const auto& one : asked) {
         ASSERT_EQ(one->matched, one->receiving.complete.load()) << step;
@@ -119,6 +119,24 @@ TEST_F(Endpoints, RandomInterleavingsAreLikeTheModel) {
       EXPECT_TRUE(ends[1]->cancel(one->receiving));
     }
   }
+}
+
+TEST_F(Endpoints, AFloodIsTakenInParts) {
+  constexpr int32_t kRecords = 10 * kRecordsAtOnce;
+  std::vector<char> content(8);
+  Sending* sending = nullptr;
+  for (int32_t tag = 0; tag < kRecords; ++tag) {
+    ASSERT_EQ(SendOutcome::kComplete, send(0, tag, content, false, sending));
+  }
+  Found found = {};
+  for (int32_t taken = 0; taken < kRecords; taken += kRecordsAtOnce) {
+    EXPECT_FALSE(ends[1]->find({9, 0, taken}, found));
+    EXPECT_TRUE(ends[1]->progress());
+    EXPECT_TRUE(ends[1]->find({9, 0, taken + static_cast<int32_t>(kRecordsAtOnce) - 1}, found));
+    EXPECT_TRUE(ends[1]->has_left_records());  // as far as is known
+  }
+  EXPECT_FALSE(ends[1]->progress());
+  EXPECT_FALSE(ends[1]->has_left_records());
 }
 
 TEST_F(Endpoints, ASynchronousSendEndsWhenItIsReceived) {
