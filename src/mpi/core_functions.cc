@@ -51,9 +51,6 @@ void restrict_transports(bool without_attach, bool without_pins) {
         already);
   }
   setenv("UCX_TLS", ucx, 0);
-  // Its hooks of mmap() and its kin serve what keeps registered pages, which is excluded. (Where UCX is linked it has read this
-  // by now; its hooks come back to us then, heap/raw_call_wrapper.cc.)
-  setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 0);
   setenv("OMPI_MCA_smsc", smsc, 0);
   if (without_attach) {
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
