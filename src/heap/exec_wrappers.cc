@@ -25,25 +25,32 @@ using namespace headroom;
 HEADROOM_REAL(execve);
 HEADROOM_REAL(fexecve);
 
-constexpr size_t kMostArguments = 4096;
-
-/// The arguments of execl() and its kin; false if there are too many.
-/// `arguments` goes on from there.
+/// The arguments of execl() and its kin.
 struct ArgumentList {
   va_list list;  // in a structure, since on some processors it is an array, which cannot be handed on by reference
 };
 
-bool collect(const char* first, ArgumentList& arguments, const char** out) {
-  size_t count = 0;
-  for (const char* argument = first; count < kMostArguments; argument = va_arg(arguments.list, const char*)) {
-    out[count++] = argument;
-    if (argument == nullptr) {
-      return true;
-    }
+/// How many there are, the null that ends them included. `arguments` stays where it is.
+size_t count_of(const char* first, ArgumentList& arguments) {
+  ArgumentList ahead;
+  va_copy(ahead.list, arguments.list);
+  size_t count = 1;
+  for (const char* argument = first; argument != nullptr; argument = va_arg(ahead.list, const char*)) {
+    ++count;
   }
-  errno = E2BIG;
-  return false;
+  va_end(ahead.list);
+  return count;
 }
+
+/// `arguments` goes on behind them.
+void collect(const char* first, ArgumentList& arguments, const char** out) {
+  for (const char* argument = first; (*out++ = argument) != nullptr; argument = va_arg(arguments.list, const char*)) {
+  }
+}
+
+/// Room for them on the stack of whoever calls execl(), no more than they need: it may be a signal handler's, or a small one of
+/// a child by vfork.
+#define ROOM_FOR(first, arguments) static_cast<const char**>(__builtin_alloca(count_of(first, arguments) * sizeof(const char*)))
 
 size_t count_of(char* const* texts) {
   size_t count = 0;
@@ -287,27 +294,27 @@ HEADROOM_EXPORT int fexecve(int file, char* const arguments[], char* const envir
   return -1;
 }
 HEADROOM_EXPORT int execl(const char* path, const char* first, ...) noexcept {
-  const char* words[kMostArguments];
   ArgumentList arguments;
   va_start(arguments.list, first);
-  const bool fits = collect(first, arguments, words);
+  const char** words = ROOM_FOR(first, arguments);
+  collect(first, arguments, words);
   va_end(arguments.list);
-  return fits ? execv(path, const_cast<char* const*>(words)) : -1;
+  return execv(path, const_cast<char* const*>(words));
 }
 HEADROOM_EXPORT int execlp(const char* file, const char* first, ...) noexcept {
-  const char* words[kMostArguments];
   ArgumentList arguments;
   va_start(arguments.list, first);
-  const bool fits = collect(first, arguments, words);
+  const char** words = ROOM_FOR(first, arguments);
+  collect(first, arguments, words);
   va_end(arguments.list);
-  return fits ? execvp(file, const_cast<char* const*>(words)) : -1;
+  return execvp(file, const_cast<char* const*>(words));
 }
 HEADROOM_EXPORT int execle(const char* path, const char* first, ...) noexcept {
-  const char* words[kMostArguments];
   ArgumentList arguments;
   va_start(arguments.list, first);
-  const bool fits = collect(first, arguments, words);
-  char* const* environment = fits ? va_arg(arguments.list, char* const*) : nullptr;
+  const char** words = ROOM_FOR(first, arguments);
+  collect(first, arguments, words);
+  char* const* environment = va_arg(arguments.list, char* const*);
   va_end(arguments.list);
-  return fits ? execve(path, const_cast<char* const*>(words), environment) : -1;
+  return execve(path, const_cast<char* const*>(words), environment);
 }

@@ -27,6 +27,7 @@ SYSTEMS_TOO = [
     "maps",
     "sizes",
     "aligned",
+    "executions",
     "rights",
     "children",
     "handlers",
@@ -39,7 +40,7 @@ SYSTEMS_TOO = [
 ]
 
 
-@pytest.mark.parametrize("case", [*PRESSED, "sizes", "sized", "aligned", "rights", "handlers", "sockets"])
+@pytest.mark.parametrize("case", [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "sockets"])
 def test_fine_print(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     memory = "48M" if case in PRESSED else "256M"

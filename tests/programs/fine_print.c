@@ -488,6 +488,48 @@ static void stacks(void) {
   }
 }
 
+static volatile sig_atomic_t status_of_child = -1;
+
+static void execute_here(int number) {
+  (void)number;
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/true", "true", (char*)NULL);
+    _exit(9);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  status_of_child = status;
+}
+
+#define FIVE "a", "a", "a", "a", "a"
+#define FIFTY FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE
+#define FIVE_HUNDRED FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY
+#define FIVE_THOUSAND                                                                                             \
+  FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, \
+      FIVE_HUNDRED, FIVE_HUNDRED
+
+/// execl() needs no more stack than its arguments, of which there may be many.
+static void executions(void) {
+  char* memory = malloc(2 * kMib);
+  memset(memory, 1, 2 * kMib);
+  const size_t size = ((size_t)SIGSTKSZ + 4095) & ~(size_t)4095;
+  char* stack = mmap(NULL, 4096 + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  must(mprotect(stack, 4096, PROT_NONE) == 0, "mprotect");
+  const stack_t alternate = {.ss_sp = stack + 4096, .ss_size = size};
+  const struct sigaction action = {.sa_handler = execute_here, .sa_flags = SA_ONSTACK};
+  must(sigaltstack(&alternate, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0, "sigaltstack");
+  raise(SIGUSR1);
+  must(status_of_child == 0, "execl on a small stack");
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/sh", "sh", "-c", "test $# = 5000 && test $1 = a", "sh", FIVE_THOUSAND, (char*)NULL);
+    _exit(9);
+  }
+  int status = -1;
+  must(waitpid(child, &status, 0) == child && status == 0, "execl with many arguments");
+}
+
 /// Small mappings, until files may not be larger and beyond.
 static void limited(void) {
   enum { kMappings = 400, kEach = 68 << 10 };
@@ -541,6 +583,8 @@ int main(int argc, char** argv) {
     sized();
   } else if (strcmp(name, "aligned") == 0) {
     aligned();
+  } else if (strcmp(name, "executions") == 0) {
+    executions();
   } else if (strcmp(name, "stacks") == 0) {
     stacks();
   } else {
