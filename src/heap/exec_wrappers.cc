@@ -209,11 +209,15 @@ class PathOutside {
   TextsOutside outside_{texts_};
 };
 
-/// The program is replaced, unless that fails.
+/// The program is replaced, unless that fails. Who has ended MPI leaves the node before, for good: the others may all have
+/// left, and the last writes the report.
 class Replacing {
  public:
   Replacing() {
     heap::complete_children();
+    if (heap::has_pager() && node::has_finalized(*pager::session().self)) {
+      heap::leave_node();
+    }
     pager::program_is_replaced(true);
   }
   ~Replacing() { pager::program_is_replaced(false); }

@@ -4,7 +4,8 @@
 // child begins without that memory, and its first instruction needs the stack. The program is told so, instead of a child that
 // crashes. All else that fork needs is done by handlers (preload/process.cc).
 //
-// A parent that leaves by _exit() takes with it what its forked children still need, so they get it first. daemon() forks and
+// A parent that leaves by _exit() takes with it what its forked children still need, so they get it first; and it leaves the
+// node as others do, since the last of them writes the report. daemon() forks and
 // leaves inside the C library, where it cannot be seen; it is written anew here.
 #include <fcntl.h>
 #include <stdlib.h>
@@ -35,12 +36,14 @@ HEADROOM_EXPORT pid_t fork() noexcept {
 
 HEADROOM_EXPORT void _exit(int status) {
   headroom::heap::complete_children();
+  headroom::heap::leave_node();
   real__exit.get()(status);
   __builtin_unreachable();
 }
 HEADROOM_EXPORT void _Exit(int status) noexcept { _exit(status); }
 HEADROOM_EXPORT void quick_exit(int status) noexcept {
   headroom::heap::complete_children();
+  headroom::heap::leave_node();
   real_quick_exit.get()(status);
   __builtin_unreachable();
 }

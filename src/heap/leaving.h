@@ -19,4 +19,13 @@ inline void complete_children() {
   }
 }
 
+/// How a process that has the pager leaves its node; set once, as it begins.
+inline void (*how_to_leave)() = nullptr;
+
+inline void leave_node() {
+  if (how_to_leave != nullptr && has_pager()) {
+    how_to_leave();
+  }
+}
+
 }  // namespace headroom::heap

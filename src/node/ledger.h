@@ -120,6 +120,10 @@ inline bool is_in_mpi(const Member& member) {
   return member.in_mpi.load(std::memory_order_relaxed) == static_cast<uint32_t>(MpiState::kInside);
 }
 
+inline bool has_finalized(const Member& member) {
+  return member.in_mpi.load(std::memory_order_relaxed) == static_cast<uint32_t>(MpiState::kFinalized);
+}
+
 /// Whether it has ended, and others may wait for messages that it did not send.
 inline bool is_missed(const Member& member) {
   const auto state = static_cast<MemberState>(member.state.load(std::memory_order_acquire));

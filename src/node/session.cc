@@ -417,27 +417,21 @@ void tell_of_death(int rank, int pid, const char* program) {
   }
 }
 
-}  // namespace
-
-void watched_ended(Session& session) {
-  if (session.watched_index < 0) {
-    return;
-  }
-  Member& member = session.ledger->members[session.watched_index];
+/// The process that was this member's has ended, or become another program: takes back what it had, and says so if that was not
+/// to be expected.
+void note_end(const Session& session, Member& member, int process) {
   const int rank = member.rank.load(std::memory_order_relaxed);
   const int pid = member.pid.load(std::memory_order_relaxed);
-  // Who has ended MPI, or has become another program outside MPI, may end as it likes.
-  const bool has_finalized = member.in_mpi.load(std::memory_order_relaxed) == static_cast<uint32_t>(MpiState::kFinalized);
-  const bool is_lost = !has_finalized && (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
-  // Not the same: somebody else was faster, and another process has its place.
-  const bool is_same = pid == session.watched_pid;
-  if (is_same && is_missed(member)) {
+  if (pid != process) {
+    return;  // somebody else was faster, and another process has its place
+  }
+  if (is_missed(member)) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);  // it may have ended before it could
   }
-  if (is_same) {
-    (void)retire(session, member, MemberState::kLeaving, MemberState::kLeft);  // only now is its memory really gone
-  }
-  if (is_same && retire(session, member, MemberState::kAlive, is_lost ? MemberState::kDied : MemberState::kLeft) && is_lost) {
+  // Who has ended MPI, or has become another program outside MPI, may end as it likes.
+  const bool is_lost = !has_finalized(member) && (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
+  (void)retire(session, member, MemberState::kLeaving, MemberState::kLeft);  // only now is its memory really gone
+  if (retire(session, member, MemberState::kAlive, is_lost ? MemberState::kDied : MemberState::kLeft) && is_lost) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
     // Whoever ended by an error of Headroom's, or aborted the job, has said so.
     if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
@@ -445,6 +439,33 @@ void watched_ended(Session& session) {
       tell_of_death(rank, pid, member.executable);
     }
   }
+}
+
+/// Whoever ends past us, or becomes another program, is noticed by who watches it; but the last to leave may be faster, and
+/// would leave the report to nobody. Who is gone is known by its doorbell, which is not rung, so that nobody is woken.
+void note_ends_of_all(const Session& session) {
+  const int file = base::own(system_call(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  for (int index = 0; index < kMaxMembers && file >= 0; ++index) {
+    Member& member = session.ledger->members[index];
+    const int pid = member.pid.load(std::memory_order_relaxed);
+    if (index == session.index || !is_alive(member)) {
+      continue;
+    }
+    const Address address = session_address(index);
+    if (system_call(SYS_connect, file, &address.socket, address.length) == -ECONNREFUSED) {
+      note_end(session, member, pid);
+    }
+  }
+  base::close_own(file);
+}
+
+}  // namespace
+
+void watched_ended(Session& session) {
+  if (session.watched_index < 0) {
+    return;
+  }
+  note_end(session, session.ledger->members[session.watched_index], session.watched_pid);
   base::close_own(session.watched_descriptor);
   session.watched_descriptor = -1;
   session.watched_index = -1;
@@ -478,6 +499,7 @@ bool leave_session(Session& session) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
   }
   session.ledger->held_slots.fetch_sub(self.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
+  note_ends_of_all(session);
   return session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 

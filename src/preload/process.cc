@@ -7,6 +7,7 @@
 // End: the process leaves the node session; the last of a node writes the report. A forked child does neither.
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "heap/allocation_sites.h"
 #include "heap/heap.h"
 #include "heap/held_calls.h"
+#include "heap/leaving.h"
 #include "heap/static_data.h"
 #include "mpi/absent_names.h"
 #include "mpi/core_functions.h"
@@ -123,6 +125,23 @@ void end_by_abort() {
   }
 }
 
+/// Leaves the node; the last to do so writes the report, but for whoever failed first, who has written it.
+void leave_node() {
+  if (node::leave_session(pager::session()) && pager::session().ledger->reporter.load(std::memory_order_acquire) == 0) {
+    write_report(pager::session());
+  }
+}
+
+/// A process that ends by _exit() or quick_exit(). One that does so inside MPI is missed like one that died: it has not left.
+/// Signal handlers may end so, on a stack of their own that has no room for a report.
+void leave_node_at_once() {
+  stack_t stack = {};
+  (void)base::system_call(SYS_sigaltstack, nullptr, &stack);
+  if ((stack.ss_flags & SS_ONSTACK) == 0 && !node::is_in_mpi(*pager::session().self)) {
+    leave_node();
+  }
+}
+
 /// Tells the supervisor that this library was loaded. HEADROOM_ACTIVE is the number of a descriptor; by now it may be another
 /// file's, so it is asked for its name.
 void sign(const char* descriptor) {
@@ -159,6 +178,7 @@ __attribute__((constructor)) void begin_process() {
   process_of_constructor = getpid();
   base::set_death_hook(end_by_error);
   mpi::call_before_abort(end_by_abort);
+  heap::how_to_leave = leave_node_at_once;
   mpi::hide_absent_names();
   register_fork_handlers();
   heap::enable();
@@ -176,10 +196,7 @@ __attribute__((destructor)) void end_process() {
     heap::record_sites();
     trace::write_recorded();
   }
-  // Whoever failed first has written it.
-  if (node::leave_session(pager::session()) && pager::session().ledger->reporter.load(std::memory_order_acquire) == 0) {
-    write_report(pager::session());
-  }
+  leave_node();
 }
 
 }  // namespace

@@ -104,12 +104,16 @@ def test_fine_print_of_mpi_on_two_nodes(case, mpi, tmp_path):
     assert run.total("receives_on_both_ways") > 0
 
 
-def test_who_has_finalized_may_end_as_it_likes(tmp_path):
-    """With Open MPI: MPICH's launcher ends the others unless it has seen the process end before its connection."""
+@pytest.mark.parametrize("how", ["leave", "leave_together", "leave_last", "leave_replaced", "leave_unseen"])
+def test_who_has_finalized_may_end_as_it_likes(how, tmp_path):
+    """With Open MPI: MPICH's launcher ends the others unless it has seen the process end before its connection. Whoever is the
+    last writes the report."""
     program = compile_program(WHEELS[1], "fine_print_mpi.c")
-    run = headroom_run([program, "leave"], tmp_path, before=WHEELS[1].command(2), memory="1G", timeout=60)
-    assert (run.status, run.output) == (0, "ok\n"), run.errors
-    assert "ended" not in run.errors, run.errors
+    for _ in range(1 if how == "leave" else 4):
+        run = headroom_run([program, how], tmp_path, before=WHEELS[1].command(2), memory="1G", timeout=60)
+        assert (run.status, run.output) == (0, "ok\n"), run.errors
+        assert "ended" not in run.errors, run.errors
+        assert len(run.reports) == 1 and len(run.report["ranks"]) == 2, run.errors
 
 
 def test_memory_of_who_has_left_is_the_nodes_again(mpi, tmp_path):

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -534,18 +535,29 @@ int main(int argc, char** argv) {
     freed_on_nodes();
   } else if (strcmp(name, "operations") == 0) {
     operations();
-  } else if (strcmp(name, "leave") != 0) {
+  } else if (strncmp(name, "leave", 5) != 0) {
     wrong = "no such case";
   }
+  int first_process = getpid();
+  MPI_Bcast(&first_process, 1, MPI_INT, 0, MPI_COMM_WORLD);
   MPI_Finalize();
   must(strcmp(name, "attributes") != 0 || deleted == 1, "the attribute was not deleted once");
-  if (strcmp(name, "leave") == 0 && rank == 0) {
+  const int leaves = strncmp(name, "leave", 5) == 0;
+  if (leaves && rank == 0) {
     printf("ok\n");
     fflush(stdout);
-    _exit(0); /* as Python's os._exit() does; the others take their time */
+    usleep(strcmp(name, "leave_last") == 0 ? 300000 : 0);
+    if (strcmp(name, "leave_replaced") == 0) {
+      execl("/bin/sleep", "sleep", "0.5", (char*)NULL);
+    } else if (strcmp(name, "leave_unseen") == 0) {
+      syscall(SYS_exit_group, 0);
+    }
+    _exit(0); /* as Python's os._exit() does */
   }
-  if (strcmp(name, "leave") == 0) {
-    sleep(1);
+  if (leaves) {
+    usleep(strcmp(name, "leave") == 0 ? 500000 : 0);
+    while (strcmp(name, "leave_unseen") == 0 && kill(first_process, 0) == 0) {
+    }
   } else if (rank == 0 || wrong != NULL) {
     printf("%s\n", wrong == NULL ? "ok" : wrong);
   }
