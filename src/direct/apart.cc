@@ -96,7 +96,7 @@ Receiving* Endpoint::take_what_waits_long() {
 
 /// A send that would not wait, whose content is left: copied aside, and over. False if it is not left. (A synchronous one
 /// waits.)
-bool Endpoint::set_matched_aside(Sending& sending) {
+bool Endpoint::set_matched_aside(Sending& sending, bool must) {
   std::atomic<TransferState>& state = transfer_of(sending.record).state;
   TransferState matched = TransferState::kMatched;
   if (sending.synchronous || state.load(std::memory_order_relaxed) != matched ||
@@ -104,7 +104,7 @@ bool Endpoint::set_matched_aside(Sending& sending) {
     return false;
   }
   const sched::Uncut uncut;  // a receiver that comes for it now spins until it is copied
-  state.store(set_aside(sending) ? TransferState::kTakenAside : TransferState::kMatched, std::memory_order_release);
+  state.store(set_aside(sending, must) ? TransferState::kTakenAside : TransferState::kMatched, std::memory_order_release);
   return true;
 }
 

@@ -427,7 +427,7 @@ EndpointFunctions endpoint_functions() {
   functions.send = [](int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
                       Sending*& sending) { return endpoint().send(member, envelope, content, kind, looks, sending); };
   functions.is_finished = [](Sending* sending) { return endpoint().is_finished(sending); };
-  functions.copy_aside = [](Sending* sending) { endpoint().copy_aside(sending); };
+  functions.copy_aside = [](Sending* sending, bool must) { endpoint().copy_aside(sending, must); };
   functions.cancel_send = [](Sending* sending) { return endpoint().cancel(sending); };
   functions.receive = [](Receiving& receiving) { endpoint().receive(receiving); };
   functions.receive_next = [](int member, const Envelope& wanted, const Content& into, NextMessage& got) {

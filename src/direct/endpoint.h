@@ -60,6 +60,7 @@ struct Sending {
   bool streams = false;
   bool helped = false;
   bool copied_aside = false;
+  bool waits = false;          // for its receiver, although it is copied aside: there was no room for that
   uint64_t seen_taken_ns = 0;  // when it was first seen that the receiver copies alone
   int member = 0;
   uint64_t streamed = 0;     // bytes put into the ring
@@ -171,8 +172,8 @@ class Endpoint {
                    Sending*& sending);
   /// Whether the send is over; then it is gone. While the receiver copies, this copies too.
   bool is_finished(Sending* sending);
-  /// The sender would not wait any longer: copies the content aside if that is possible.
-  void copy_aside(Sending* sending);
+  /// The sender would not wait any longer: copies the content aside if there is room for that. `must`: it cannot wait.
+  void copy_aside(Sending* sending, bool must);
   /// Takes a send back whose content still lies with the sender, or aside; false if it is too late. The send is finished then.
   bool cancel(Sending* sending);
 
@@ -299,12 +300,15 @@ class Endpoint {
   }
   bool offer(Sending& sending);
   bool offer_attached(Sending& sending);
-  bool set_aside(Sending& sending);
+  [[nodiscard]] uint64_t most_aside() const;
+  [[nodiscard]] bool has_room_aside(uint64_t bytes) const;
+  bool set_aside(Sending& sending, bool must);
+  bool set_aside_at_once(Sending& sending);
   bool set_own_aside(Sending& sending);
   bool begin_stream(Sending& sending);
   void end_stream(Sending& sending);
   void set_stream_aside(Sending& sending);
-  bool set_matched_aside(Sending& sending);
+  bool set_matched_aside(Sending& sending, bool must);
   bool gather_aside(Sending& sending);
   bool move_stream(Sending& sending);
   bool is_over(Sending* sending);
@@ -377,7 +381,7 @@ struct EndpointFunctions {
   SendOutcome (*send)(int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
                       Sending*& sending);
   bool (*is_finished)(Sending* sending);
-  void (*copy_aside)(Sending* sending);
+  void (*copy_aside)(Sending* sending, bool must);
   bool (*cancel_send)(Sending* sending);
   void (*receive)(Receiving& receiving);
   bool (*receive_next)(int member, const Envelope& wanted, const Content& into, NextMessage& got);

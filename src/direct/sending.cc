@@ -25,6 +25,10 @@ static_assert(kSmallRingBytes >= 2 * kStreamStep);  // one is written while the 
 constexpr uint64_t kRingPart = 4;
 /// What is copied aside while memory is short, as long as all of it is no more than what may be held; other content streams.
 constexpr uint64_t kLargestAsideShort = 1 << 20;
+/// What may be copied aside of shorter content while memory is enough: this part of the rank's share, and no more than so much.
+/// Programs that rely on more being buffered end with no library.
+constexpr int64_t kAsidePart = 8;
+constexpr int64_t kMostAside = 64 << 20;
 
 Layout* layout_of(const Content& content) { return const_cast<Layout*>(content.layout); }
 
@@ -128,12 +132,34 @@ bool Endpoint::offer_attached(Sending& sending) {
   return true;
 }
 
-/// Copies the content into message memory; false if there is no room for that.
-bool Endpoint::set_aside(Sending& sending) {
+/// How much may be copied aside in all.
+uint64_t Endpoint::most_aside() const {
+  if (pager::is_armed()) {
+    return pager::largest_hold();
+  }
+  const node::Ledger& ledger = *session_->ledger;
+  const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
+  const int64_t part = ledger.budget / (alive > 0 ? alive : 1) / kAsidePart;
+  return static_cast<uint64_t>(part < kMostAside ? part : kMostAside);
+}
+
+/// Whether content of so many bytes may be copied aside. What is as short as what every library buffers always may, and what is
+/// so long that it is reserved in the budget may as far as the budget has room.
+bool Endpoint::has_room_aside(uint64_t bytes) const {
+  if (bytes <= kLargestPayload || (bytes >= kRingBytes && !pager::is_armed())) {
+    return true;
+  }
+  const uint64_t most = most_aside();
+  const bool is_little = bytes <= kSmallRingBytes && most < kRingBytes;  // in all no more than a ring
+  return aside_bytes_.load(std::memory_order_relaxed) + bytes <= (is_little ? kRingBytes : most);
+}
+
+/// Copies the content into message memory; false if it may not, or cannot, be there. `must`: nobody may wait for its receiver.
+bool Endpoint::set_aside(Sending& sending, bool must) {
   const uint64_t bytes = sending.content.bytes;
-  if (pager::is_armed() &&
-      (bytes > kLargestAsideShort ||
-       (bytes > kSmallRingBytes && aside_bytes_.load(std::memory_order_relaxed) + bytes > pager::largest_hold()))) {
+  // What streams while memory is short does so although nobody may wait: it is its sender's to see to that.
+  const bool may_stream = bytes > kSmallRingBytes && pager::is_armed();
+  if ((may_stream && bytes > kLargestAsideShort) || ((may_stream || !must) && !has_room_aside(bytes))) {
     return false;
   }
   const bool counted = bytes >= kRingBytes;
@@ -147,6 +173,16 @@ bool Endpoint::set_aside(Sending& sending) {
   }
   sending.reserved = counted && done;
   return done;
+}
+
+/// The same of content that cannot stay where it is. Where there is no room, what needs no more than a ring is copied all the
+/// same, and its sender waits.
+bool Endpoint::set_aside_at_once(Sending& sending) {
+  if (set_aside(sending, sending.member == session_->index)) {
+    return true;
+  }
+  sending.waits = sending.content.bytes <= kSmallRingBytes && set_aside(sending, true);
+  return sending.waits;
 }
 
 /// The same of a message to this process itself, which waits for it and so will not receive it first: whatever the budget.
@@ -178,8 +214,7 @@ bool Endpoint::gather_aside(Sending& sending) {
 
 bool Endpoint::begin_stream(Sending& sending) {
   Transfer& transfer = transfer_of(sending.record);
-  const bool are_many =
-      pager::is_armed() && aside_bytes_.load(std::memory_order_relaxed) + kRingBytes > pager::largest_hold() / kRingPart;
+  const bool are_many = aside_bytes_.load(std::memory_order_relaxed) + kRingBytes > most_aside() / kRingPart;
   const uint64_t bytes = are_many ? kSmallRingBytes : kRingBytes;
   void* ring = has_sharing(transfer) ? memory_.allocate(bytes) : nullptr;
   if (ring == nullptr) {
@@ -305,7 +340,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
     }
     if (offer_attached(*sending)) {
       // as if it were in shared memory
-    } else if (set_aside(*sending)) {
+    } else if (set_aside_at_once(*sending)) {
       transfer.state.store(TransferState::kAside, std::memory_order_relaxed);
       trace::count_alone(Counter::kMessagesAsideAtOnce);
     } else if (!begin_stream(*sending)) {
@@ -391,8 +426,9 @@ void Endpoint::help_receiver(Sending& sending) {
 
 bool Endpoint::is_over(Sending* sending) {
   const TransferState state = transfer_of(sending->record).state.load(std::memory_order_acquire);
-  const bool leaves_aside = state == TransferState::kAcknowledged ||
-                            ((state == TransferState::kAside || state == TransferState::kTakenAside) && !sending->synchronous);
+  const bool leaves_aside =
+      state == TransferState::kAcknowledged ||
+      ((state == TransferState::kAside || state == TransferState::kTakenAside) && !sending->synchronous && !sending->waits);
   if (state != TransferState::kDone && !leaves_aside && !sending->cancelled) {
     return false;
   }
@@ -432,13 +468,18 @@ bool Endpoint::is_finished(Sending* sending) {
 }
 
 /// Copies aside without the lock: until it is over, a send is its thread's alone.
-void Endpoint::copy_aside(Sending* sending) {
+void Endpoint::copy_aside(Sending* sending, bool must) {
+  must = must || sending->member == session_->index;
+  sending->waits = sending->waits && !must;
+  if (!must && !sending->streams && !has_room_aside(sending->content.bytes)) {
+    return;  // without a word to the receiver, which may be about to take it
+  }
   if (sending->streams) {
     const Guard guard(*this);
     set_stream_aside(*sending);
     return;
   }
-  if (set_matched_aside(*sending)) {
+  if (set_matched_aside(*sending, must)) {
     return;
   }
   TransferState offered = TransferState::kOffered;
@@ -448,7 +489,7 @@ void Endpoint::copy_aside(Sending* sending) {
     return;
   }
   const sched::Uncut uncut;  // a receiver that claims it now spins until it is copied
-  const bool done = set_aside(*sending) || (sending->member == session_->index && set_own_aside(*sending));
+  const bool done = set_aside(*sending, must) || (sending->member == session_->index && set_own_aside(*sending));
   transfer_of(sending->record).state.store(done ? TransferState::kAside : TransferState::kOffered, std::memory_order_release);
 }
 

@@ -95,6 +95,15 @@ def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
         assert run.total("messages_direct") > 0
 
 
+@pytest.mark.parametrize("attach", ["auto", "off"])
+def test_a_rank_that_sends_and_sends_waits_some_time(attach, mpi, tmp_path):
+    program = compile_program(mpi, "fine_print_mpi.c")
+    run = headroom_run([program, "floods"], tmp_path, before=mpi.command(2), memory="1G", attach=attach, timeout=60)
+    assert (run.status, run.output) == (0, "ok\n"), run.errors
+    assert (run.total("messages_aside_at_once") > 0) == (attach == "off")
+    assert run.total("messages_aside") > 300
+
+
 @pytest.mark.parametrize("case", ["probes", "freed_on_nodes"])
 def test_fine_print_of_mpi_on_two_nodes(case, mpi, tmp_path):
     program = compile_program(mpi, "fine_print_mpi.c")

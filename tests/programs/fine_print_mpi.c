@@ -509,6 +509,39 @@ static void operations(void) {
   }
 }
 
+/// A rank that sends and sends to one that computes waits for it some time: what it has sent does not fill memory.
+static void floods(void) {
+  enum { MESSAGES = 1200, BYTES = 200000 };
+  int pids[2], pid = getpid();
+  MPI_Allgather(&pid, 1, MPI_INT, pids, 1, MPI_INT, MPI_COMM_WORLD);
+  signal(SIGUSR1, hear);
+  char here[BYTES];                        /* on the stack */
+  char* const elsewhere = malloc(4 << 20); /* in memory that others can read */
+  for (int way = 0; way < 2; ++way) {
+    char* const content = way == 0 ? here : elsewhere;
+    long early = 0;
+    told = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) {
+      usleep(1500000);
+      kill(pids[0], SIGUSR1);
+    }
+    for (int message = 0; message < MESSAGES; ++message) {
+      if (rank == 0) {
+        memset(content, message, BYTES);
+        MPI_Send(content, BYTES, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+        early += told ? 0 : BYTES;
+      } else {
+        MPI_Recv(content, BYTES, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        must(content[0] == (char)message && content[BYTES - 1] == (char)message, "the content");
+      }
+    }
+    must(early <= 65 << 20, "a sender fills memory");
+    must(rank != 0 || early > 1 << 20, "a sender waits at once");
+  }
+  free(elsewhere);
+}
+
 int main(int argc, char** argv) {
   int provided;
   if (argc > 1 && strcmp(argv[1], "probes") == 0) {
@@ -535,6 +568,8 @@ int main(int argc, char** argv) {
     freed_on_nodes();
   } else if (strcmp(name, "operations") == 0) {
     operations();
+  } else if (strcmp(name, "floods") == 0) {
+    floods();
   } else if (strncmp(name, "leave", 5) != 0) {
     wrong = "no such case";
   }

@@ -37,7 +37,8 @@ class Endpoints : public ::testing::Test {
     file = memfd_create("messages", 0);
     ledger = static_cast<node::Ledger*>(
         mmap(nullptr, sizeof(node::Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    ledger->free_bytes.store(int64_t{1} << 30);
+    ledger->budget = kBudget;
+    ledger->free_bytes.store(kBudget);
     // Both see one mapping, and only the areas of these two: the thread sanitizer knows memory by its address, and has few.
     constexpr uint64_t kAlignment = 1 << 20;
     void* const place = mmap(nullptr, kMappedBytes + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -80,6 +81,7 @@ class Endpoints : public ::testing::Test {
     }
   }
 
+  static constexpr int64_t kBudget = int64_t{1} << 30;
   static constexpr uint64_t kMappedBytes = 2 * kAreaBytes;
   bool has_helper = false;  // a thread that uses an endpoint (away.cc)
   int file = -1;

@@ -242,13 +242,52 @@ TEST_F(Endpoints, AStreamThatIsTakenBackIsNeverSeen) {
   EXPECT_TRUE(receiving.complete.load());
 }
 
+TEST_F(Endpoints, CopiesAsideHaveALimit) {
+  // Content that neither side can reach: it must be copied. From some number on their senders wait.
+  constexpr uint64_t kBytes = 200000;
+  constexpr uint64_t kLimit = 64 << 20;
+  ends[0]->root_of(1).attaches_to[0].store(false);
+  std::vector<char> content(kBytes);
+  std::vector<Sending*> waiting;
+  uint64_t complete = 0;
+  for (int message = 0; message < 400; ++message) {
+    Sending* sending = nullptr;
+    const SendOutcome outcome = send(0, 3, content, false, sending);
+    if (outcome == SendOutcome::kPending) {
+      ends[0]->copy_aside(sending, false);
+    }
+    if (outcome == SendOutcome::kPending && !ends[0]->is_finished(sending)) {
+      waiting.push_back(sending);
+    } else {
+      ASSERT_EQ(0, waiting.size());
+      ++complete;
+    }
+  }
+  EXPECT_LE(complete * kBytes, kLimit);
+  EXPECT_GT(complete * kBytes, kLimit - 2 * kBytes);
+  ends[0]->copy_aside(waiting.back(), true);
+  EXPECT_TRUE(ends[0]->is_finished(waiting.back()));
+  waiting.pop_back();
+  for (int message = 0; message < 400; ++message) {
+    Receiving receiving;
+    receiving.envelope = {9, 0, 3};
+    receiving.into = {content.data(), content.size(), nullptr};
+    ends[1]->receive(receiving);
+    take_all(1);
+    ASSERT_TRUE(receiving.complete.load());
+  }
+  for (Sending* sending : waiting) {
+    EXPECT_TRUE(ends[0]->is_finished(sending));
+  }
+}
+
 TEST_F(Endpoints, CopiesAsideAreGivenBack) {
   const int64_t before = ledger->free_bytes.load();
   std::vector<char> content(2 << 20);
   for (int round = 0; round < 50; ++round) {
     Sending* sending = nullptr;
     if (send(0, 3, content, false, sending) == SendOutcome::kPending) {  // from the second on: it could be attached to
-      ends[0]->copy_aside(sending);
+      ends[0]->copy_aside(sending, false);
       ASSERT_TRUE(ends[0]->is_finished(sending));
     }
     EXPECT_EQ(before - (2 << 20), ledger->free_bytes.load());

@@ -49,7 +49,7 @@ struct Exchange {
       Out one = std::move(out.front());
       out.pop_front();
       if (random() % 8 == 0) {
-        end.copy_aside(one.sending);
+        end.copy_aside(one.sending, false);
       }
       if (!end.is_finished(one.sending)) {
         out.push_back(std::move(one));

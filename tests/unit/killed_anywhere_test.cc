@@ -104,7 +104,7 @@ class KilledAnywhere : public Endpoints, public ::testing::WithParamInterface<st
     }
     for (int round = 0; !ends[0]->is_finished(sending); ++round) {
       if (round > 20 && !synchronous) {
-        ends[0]->copy_aside(sending);
+        ends[0]->copy_aside(sending, false);
       }
       ends[0]->progress();
       give_up_if_lost(round);

@@ -114,7 +114,7 @@ class Side {
     }
     Rank::wait_until([&] {
       if (scenario_.is_late) {
-        endpoint().copy_aside(sending);
+        endpoint().copy_aside(sending, false);
       }
       return endpoint().is_finished(sending);
     });
