@@ -12,6 +12,7 @@
 #include "pager/fork.h"
 #include "pager/fork_channel.h"
 #include "pager/state.h"
+#include "pager/transition_lock.h"
 
 namespace headroom::pager {
 namespace {
@@ -145,6 +146,14 @@ void finish_fork_in_grandchild() {
 
 namespace {
 
+bool is_alone = false;  // make_private_in_child() was called by the only thread, whose signals are blocked
+
+bool is_only_thread() {
+  struct stat status = {};
+  const long result = system_call(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &status, 0);
+  return !base::is_error(result) && status.st_nlink == 2 + 1;  // a directory in it for each
+}
+
 bool is_zero(uintptr_t begin, uint64_t bytes) {
   const auto* words = reinterpret_cast<const uint64_t*>(begin);
   for (uint64_t index = 0; index < bytes / sizeof(uint64_t); ++index) {
@@ -158,6 +167,8 @@ bool is_zero(uintptr_t begin, uint64_t bytes) {
 }  // namespace
 
 void make_private_in_child() {
+  const uint64_t signals = block_signals();
+  is_alone = is_only_thread();
   for_each_view([](uintptr_t address, uint64_t bytes, uint64_t) {
     with_all_rights(address, bytes, [](uintptr_t begin, uint64_t part) {
       for (uintptr_t page = begin & ~(kPageBytes - 1); page < begin + part; page += kPageBytes) {
@@ -167,9 +178,10 @@ void make_private_in_child() {
           continue;
         }
         const View whole = view_of_block(*state.partition, block_of(offset));
-        if (whole.address == page && page + whole.bytes <= begin + part && whole.bytes % kPageBytes == 0 &&
+        if (is_alone && whole.address == page && page + whole.bytes <= begin + part && whole.bytes % kPageBytes == 0 &&
             is_zero(page, whole.bytes)) {
-          // Nobody's page of zeros, as it was for the parent: no memory for that.
+          // Nobody's page of zeros, as it was for the parent: no memory for that. (What another thread, or a signal's
+          // handler, wrote there after the look would be lost.)
           map_in_child(page, whole.bytes, -1, 0);
           page += whole.bytes - kPageBytes;
           continue;
@@ -181,6 +193,7 @@ void make_private_in_child() {
       }
     });
   });
+  restore_signals(signals);
 }
 
 }  // namespace headroom::pager

@@ -262,6 +262,54 @@ static void children(void) {
   must(status == 0, "a child ended with an error");
 }
 
+enum { kPieces = 128, kPiece = 256 << 10, kRoundsOfWriting = 60 };
+static int writing;
+
+/// Writes a little here and there, looks whether it is still there, and makes it zero again.
+static void* write_and_look(void* argument) {
+  volatile char* memory = argument;
+  for (int round = 0; round < kRoundsOfWriting && wrong == NULL; ++round) {
+    for (int i = 0; i < kPieces; ++i) {
+      memory[(size_t)i * kPiece] = 1;
+      usleep(i % 16 == 0 ? 500 : 0);
+    }
+    for (int i = 0; i < kPieces; ++i) {
+      must(memory[(size_t)i * kPiece] == 1, "what a thread of a child wrote is lost");
+      memory[(size_t)i * kPiece] = 0;
+    }
+  }
+  __atomic_store_n(&writing, 0, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+/// A child of which one thread writes while another forks.
+static void children_with_threads(void) {
+  char* memory = mmap(NULL, kPieces * kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memory[0] = 0;
+  press();
+  const pid_t child = fork();
+  if (child == 0) {
+    pthread_t thread;
+    writing = 1;
+    must(pthread_create(&thread, NULL, write_and_look, memory) == 0, "pthread_create");
+    while (__atomic_load_n(&writing, __ATOMIC_ACQUIRE)) {
+      const pid_t grandchild = fork();
+      if (grandchild == 0) {
+        _exit(0);
+      }
+      waitpid(grandchild, NULL, 0);
+    }
+    pthread_join(thread, NULL);
+    if (wrong != NULL) {
+      printf("child: %s\n", wrong);
+      fflush(stdout);
+    }
+    _exit(wrong == NULL ? 0 : 1);
+  }
+  int status;
+  must(waitpid(child, &status, 0) == child && status == 0, "a child ended with an error");
+}
+
 static int null_file;
 static volatile sig_atomic_t ticks;
 
@@ -563,6 +611,8 @@ int main(int argc, char** argv) {
     rights();
   } else if (strcmp(name, "children") == 0) {
     children();
+  } else if (strcmp(name, "children_with_threads") == 0) {
+    children_with_threads();
   } else if (strcmp(name, "handlers") == 0) {
     handlers();
   } else if (strcmp(name, "raw_calls") == 0) {
