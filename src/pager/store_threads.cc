@@ -42,14 +42,14 @@ class ThreadStore final : public Store {
 
   void submit(const Transfer& transfer) override {
     ++in_flight_;
-    for (Slot& slot : slots_) {
-      if (slot.state.load(std::memory_order_acquire) == kIdle) {
-        slot.transfer = transfer;
-        // release: pairs with the acquire exchange in worker().
-        slot.state.store(kWaiting, std::memory_order_release);
-        break;
-      }
+    int place = next_submitted_;
+    while (slots_[place].state.load(std::memory_order_acquire) != kIdle) {
+      place = (place + 1) % kDepth;
     }
+    next_submitted_ = (place + 1) % kDepth;
+    slots_[place].transfer = transfer;
+    // release: pairs with the acquire exchange in worker().
+    slots_[place].state.store(kWaiting, std::memory_order_release);
     work_.fetch_add(1, std::memory_order_release);
     base::futex_wake(&work_, 1, false);
   }
@@ -61,10 +61,14 @@ class ThreadStore final : public Store {
       (void)system_call(SYS_read, event_, &ignored, sizeof ignored);
     }
     int found = 0;
-    for (Slot& slot : slots_) {
-      if (found < most && slot.state.load(std::memory_order_acquire) == kDone) {
+    const int begin = next_collected_;
+    for (int each = 0; each < kDepth && found < most; ++each) {
+      const int place = (begin + each) % kDepth;
+      Slot& slot = slots_[place];
+      if (slot.state.load(std::memory_order_acquire) == kDone) {
         out[found++] = {slot.transfer.tag, slot.transfer.write, slot.error};
         slot.state.store(kIdle, std::memory_order_release);
+        next_collected_ = (place + 1) % kDepth;
         --in_flight_;
       }
     }
@@ -139,6 +143,8 @@ class ThreadStore final : public Store {
   Slot slots_[kDepth];
 };
 
+  int next_submitted_ = 0;  // where to look first, so that each slot has its turn
+  int next_collected_ = 0;
 }  // namespace
 
 Store* make_thread_store(const StoreFiles& files) {

@@ -2,20 +2,28 @@
 #include "pager/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <iterator>
+#include <thread>
 #include <vector>
 
 #include "environment.h"
+#include "pager/state.h"
+#include "pager/store_speed.h"
 
 namespace headroom::pager {
 namespace {
@@ -173,6 +181,33 @@ void goes_elsewhere(Store* (*make)(const StoreFiles&)) {
 TEST(Store, StripesThatWentElsewhereComeBackFromThere) {
   goes_elsewhere(make_io_uring_store);
   goes_elsewhere(make_thread_store);
+}
+
+TEST(Store, OfTransfersByThreadsNoneWaitsForThoseThatWereBegunLater) {
+  test::set_environment("64M", "auto", "threads");
+  const auto file = open_store_files();
+  ASSERT_TRUE(file.ok());
+  Store* store = make_store(file.value);
+  constexpr uint64_t kFirst = 8;
+  Memory memory(kPiece);
+  memset(memory.address, 1, kPiece);
+  uint64_t next = 0;
+  for (; next < kFirst; ++next) {
+    store->submit({true, next * kPiece, memory.address, kPiece, next});
+  }
+  uint64_t seen = 0;
+  for (int round = 0; round < 64; ++round) {
+    usleep(2000);  // so that several have ended
+    Completion done = {};
+    while (store->collect(&done, 1) == 0) {
+      usleep(100);
+    }
+    seen |= done.tag < kFirst ? uint64_t{1} << done.tag : 0;
+    store->submit({true, next % 64 * kPiece, memory.address, kPiece, next});
+    ++next;
+  }
+  EXPECT_EQ(seen, (uint64_t{1} << kFirst) - 1) << "which of the first ones were collected";
+  EXPECT_EQ(wait_for(*store, kFirst), 0);
 }
 
 TEST(Store, TheFileHasNoName) {
