@@ -33,6 +33,10 @@ struct Completion {
   int error;  // 0 or an errno value; a short transfer is repeated by the store, never reported as success
 };
 
+/// A transfer that fell short goes on behind the last whole page: direct I/O begins nowhere else. (A file system that is full,
+/// say, ends one anywhere, and says only the next time why.)
+constexpr uint64_t whole_pages(uint64_t bytes) { return bytes & ~uint64_t{4095}; }
+
 class Store {
  public:
   static constexpr int kDepth = 64;  // most transfers in flight

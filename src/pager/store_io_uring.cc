@@ -47,7 +47,7 @@ class IoUringStore final : public Store {
     while (slots_[slot].used) {
       ++slot;
     }
-    slots_[slot] = {true, 0, transfer};
+    slots_[slot] = {true, false, 0, transfer};
     ++in_flight_;
     push(slot);
   }
@@ -95,6 +95,7 @@ class IoUringStore final : public Store {
  private:
   struct Slot {
     bool used;
+    bool repeated;  // since it moved less than a page
     int error;
     Transfer transfer;
   };
@@ -187,13 +188,15 @@ class IoUringStore final : public Store {
     if (static_cast<uint64_t>(result) == transfer.bytes) {
       return true;
     }
-    if (result == 0 || result % 4096 != 0) {
+    const uint64_t whole = whole_pages(static_cast<uint64_t>(result));
+    if (result == 0 || (whole == 0 && slots_[slot].repeated)) {
       slots_[slot].error = EIO;
       return true;
     }
-    transfer.offset += static_cast<uint64_t>(result);
-    transfer.memory = static_cast<char*>(transfer.memory) + result;
-    transfer.bytes -= static_cast<uint64_t>(result);
+    slots_[slot].repeated = whole == 0;
+    transfer.offset += whole;
+    transfer.memory = static_cast<char*>(transfer.memory) + whole;
+    transfer.bytes -= whole;
     push(slot);
     return false;
   }

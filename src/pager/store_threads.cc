@@ -97,6 +97,7 @@ class ThreadStore final : public Store {
 
   int perform(const Transfer& transfer) const {
     uint64_t done = 0;
+    bool repeated = false;  // since it moved less than a page
     while (done < transfer.bytes) {
       const StorePlace place = place_of(*files_, transfer.offset + done);
       const long result = system_call(transfer.write ? SYS_pwrite64 : SYS_pread64, place.descriptor,
@@ -107,10 +108,12 @@ class ThreadStore final : public Store {
       if (base::is_error(result)) {
         return static_cast<int>(-result);
       }
-      if (result == 0) {
+      const uint64_t moved = whole_pages(static_cast<uint64_t>(result));
+      if (result == 0 || (moved == 0 && repeated)) {
         return EIO;
       }
-      done += static_cast<uint64_t>(result);
+      repeated = moved == 0;
+      done += moved;
     }
     return 0;
   }
@@ -140,11 +143,11 @@ class ThreadStore final : public Store {
   const StoreFiles* files_ = nullptr;
   int event_ = -1;
   std::atomic<uint32_t> work_{0};
+  int next_submitted_ = 0;  // where to look first, so that each slot has its turn
+  int next_collected_ = 0;
   Slot slots_[kDepth];
 };
 
-  int next_submitted_ = 0;  // where to look first, so that each slot has its turn
-  int next_collected_ = 0;
 }  // namespace
 
 Store* make_thread_store(const StoreFiles& files) {

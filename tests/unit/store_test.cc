@@ -210,6 +210,41 @@ TEST(Store, OfTransfersByThreadsNoneWaitsForThoseThatWereBegunLater) {
   EXPECT_EQ(wait_for(*store, kFirst), 0);
 }
 
+TEST(Store, ATransferThatFellShortWithinAPageGoesOn) {
+  test::set_environment("64M", "auto");
+  const int descriptor = memfd_create("short", MFD_CLOEXEC);
+  StoreFiles files = {};
+  files.descriptors[0] = descriptor;
+  files.striped = files.count = 1;
+  uint8_t placed[1] = {};
+  files.placed = placed;
+  Store* store = make_io_uring_store(files);
+  if (store == nullptr) {
+    GTEST_SKIP() << "the kernel refuses io_uring here";
+  }
+  Memory out(kPiece);
+  Memory in(kPiece);
+  memset(out.address, 7, kPiece);
+  const auto read_with = [&](off_t bytes_then, off_t bytes_later) {
+    EXPECT_EQ(ftruncate(descriptor, 0), 0);
+    EXPECT_EQ(pwrite(descriptor, out.address, static_cast<size_t>(bytes_then), 0), bytes_then);
+    store->submit({false, 0, in.address, kPiece, 1});
+    while (!store->has_completions()) {
+      usleep(100);
+    }
+    EXPECT_EQ(pwrite(descriptor, out.address, static_cast<size_t>(bytes_later), 0), bytes_later);
+    return wait_for(*store, 1);
+  };
+  constexpr off_t kAll = kPiece;
+  EXPECT_EQ(read_with(kAll - 1000, kAll), 0);
+  EXPECT_EQ(memcmp(in.address, out.address, kPiece), 0);
+  memset(in.address, 0, kPiece);
+  EXPECT_EQ(read_with(1000, kAll), 0);
+  EXPECT_EQ(memcmp(in.address, out.address, kPiece), 0);
+  EXPECT_EQ(read_with(kAll - 1000, kAll - 1000), 1) << "what never comes is not waited for for ever";
+  EXPECT_EQ(read_with(8192, 8192), 1);
+}
+
 TEST(Store, TheFileHasNoName) {
   test::set_environment("64M", "auto");
   const auto file = open_store_files();
