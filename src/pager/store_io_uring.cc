@@ -130,7 +130,10 @@ class IoUringStore final : public Store {
       return false;
     }
     submit({true, 0, page, 4096, 0});
-    (void)system_call(SYS_io_uring_enter, ring_, 0, 1, IORING_ENTER_GETEVENTS, nullptr, 0);
+    long waited = 0;
+    do {  // a signal of the program's says nothing against it
+      waited = system_call(SYS_io_uring_enter, ring_, 0, 1, IORING_ENTER_GETEVENTS, nullptr, 0);
+    } while (waited == -EINTR);
     Completion done = {};
     // A full disk says nothing else against it.
     const bool works = collect(&done, 1) == 1 && (done.error == 0 || done.error == ENOSPC || done.error == EDQUOT);

@@ -210,6 +210,44 @@ TEST(Store, OfTransfersByThreadsNoneWaitsForThoseThatWereBegunLater) {
   EXPECT_EQ(wait_for(*store, kFirst), 0);
 }
 
+TEST(Store, SignalsDoNotMakeIoUringLookRefused) {
+  test::set_environment("64M", "auto");
+  auto file = open_store_files();
+  ASSERT_TRUE(file.ok());
+  if (make_io_uring_store(file.value) == nullptr) {
+    GTEST_SKIP() << "the kernel refuses io_uring here";
+  }
+  // What is written ends only when somebody reads: a signal comes first.
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const int capacity = fcntl(ends[1], F_SETPIPE_SZ, 4096);
+  std::vector<char> full(static_cast<size_t>(capacity));
+  ASSERT_EQ(write(ends[1], full.data(), full.size()), capacity);
+  file.value.descriptors[0] = ends[1];
+  static std::atomic<int> signals{0};
+  signals = 0;
+  struct sigaction action = {};
+  action.sa_handler = [](int) { ++signals; };
+  sigaction(SIGALRM, &action, nullptr);
+  std::thread reader([&] {
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarms, nullptr);
+    while (signals.load() < 5) {
+      usleep(1000);
+    }
+    EXPECT_EQ(read(ends[0], full.data(), full.size()), capacity);
+  });
+  const itimerval often = {{0, 5000}, {0, 5000}};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  EXPECT_NE(make_io_uring_store(file.value), nullptr);
+  const itimerval never = {};
+  setitimer(ITIMER_REAL, &never, nullptr);
+  signals = 5;
+  reader.join();
+}
+
 TEST(Store, ATransferThatFellShortWithinAPageGoesOn) {
   test::set_environment("64M", "auto");
   const int descriptor = memfd_create("short", MFD_CLOEXEC);
