@@ -35,7 +35,8 @@ void add_sample(node::ReadTime& time, uint64_t ns) {
   const auto sample = static_cast<uint32_t>(ns < kMostNs ? ns : kMostNs);
   const uint32_t median = time.median_ns.load(std::memory_order_relaxed);
   const uint32_t known = time.samples.load(std::memory_order_relaxed) + 1;  // the first ones say little each
-  const uint32_t step = median / (known < kStep ? known : kStep) + 1;
+  const uint32_t part = median / (known < kStep ? known : kStep) + 1;
+  const uint32_t step = part < median ? part : median;  // another rank's first sample may not be counted yet
   const uint32_t moved = median == 0 ? sample : sample > median ? median + step : sample < median ? median - step : median;
   time.median_ns.store(moved, std::memory_order_relaxed);
   time.samples.fetch_add(1, std::memory_order_relaxed);

@@ -283,6 +283,19 @@ TEST(Store, ATransferThatFellShortWithinAPageGoesOn) {
   EXPECT_EQ(read_with(8192, 8192), 1);
 }
 
+TEST(Store, AMedianOfReadTimesDoesNotFallBelowZero) {
+  static node::Ledger ledger = {};
+  static node::Session session = {};
+  session.ledger = &ledger;
+  state.session = &session;
+  constexpr uint32_t kLong = 1'000'000'000;
+  ledger.read_page.median_ns.store(kLong);  // another rank's first sample, which is not counted yet
+  note_read_begun(1, arena::kPageBytes);
+  note_read_ended(1);
+  EXPECT_LE(ledger.read_page.median_ns.load(), kLong);
+  EXPECT_EQ(ledger.read_page.samples.load(), 1U);
+}
+
 TEST(Store, TheFileHasNoName) {
   test::set_environment("64M", "auto");
   const auto file = open_store_files();
