@@ -19,6 +19,7 @@
 #include "base/kernel_abi.h"
 #include "pager/pager.h"
 #include "pager/state.h"
+#include "pager/transition_lock.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -205,7 +206,7 @@ void look_for_first_touch(const void* address, uint64_t bytes) {
     return;
   }
   {
-    const base::LockHolder lock(transition_lock);
+    const TransitionHolder lock;
     if (is_armed()) {
       return;
     }
