@@ -2,7 +2,8 @@
 //
 // While memory is enough, what is allocated counts against the budget, and what is given up is punched at once; nobody watches.
 // A claim that does not fit makes the node short: every process arms (arming.cc), and from then on what is resident counts,
-// and the pager's thread does all this. One lock keeps the two apart. Who holds memory takes none: signal handlers may.
+// and the pager's thread does all this. One lock keeps the two apart. Who holds memory takes it only when the process arms, or
+// to pin, with signals blocked: signal handlers may do both.
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "pager/pager.h"

@@ -33,7 +33,7 @@ bool has_fork_children();
 /// In a child that is about to fork itself: touches everything, so that it has pages of its own to hand down.
 void make_private_in_child();
 
-/// A userfaultfd with what the child needs (engine_userfaultfd.cc), or -1.
+/// A userfaultfd with what the child needs (engine_userfaultfd.cc), or a negative errno value.
 int open_child_userfaultfd(bool user_mode_only);
 
 }  // namespace headroom::pager

@@ -11,6 +11,7 @@
 #include "pager/state.h"
 #include "pager/thread.h"
 #include "trace/counters.h"
+#include "pager/transition_lock.h"
 #include "trace/recorder.h"
 
 namespace headroom::pager {

@@ -92,14 +92,14 @@ class Replacement {
   [[nodiscard]] uint64_t room_ahead(uint64_t room) const;
 
  private:
-  enum Place : uint8_t { kPassingHidden, kPassing, kKeptHidden, kKept, kPlaces, kNowhere = 0xff };
+  enum Place : uint8_t { kPassingHidden, kPassing, kKeptHidden, kKept, kPlaces };
   struct Block {
     uint32_t next;
     uint32_t previous;
     uint64_t used_at;    // 0: never. (32 bits would be over after 2 days at 3 GB/s.)
     uint64_t hidden_at;  // while it is hidden
     uint64_t came_back_at;
-    Place place;  // meaningful while `listed`
+    Place place;  // where it is listed, or was last: returned() puts it there again
     bool listed;
     bool ahead;   // read ahead, and not seen in use
     bool coming;  // expected, and not loaded yet

@@ -203,8 +203,6 @@ void look_before_sample();
 void look_at_turn();
 
 // claims.cc
-/// Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.
-extern base::FutexLock transition_lock;
 void become_armed();
 /// If memory is not watched yet: makes the pages present where the kernel would fail on missing ones, and returns true. Called
 /// by the program's threads; excludes arming meanwhile.

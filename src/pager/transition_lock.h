@@ -8,6 +8,7 @@
 
 namespace headroom::pager {
 
+/// Held while memory is claimed, discarded or mapped without the pager's help, and while the process arms.
 extern base::FutexLock transition_lock;
 
 /// Blocks the signals of the calling thread, but for those that its own accesses cause.

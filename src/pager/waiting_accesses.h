@@ -1,8 +1,8 @@
 // Accesses that wait for storage or for room, the oldest first.
 //
 // They stand in one line, so that of many threads none waits much longer than the others. (Their places come from a pool, and
-// not from the requests on the threads' stacks, so that a signal's handler that leaves such a frame by a jump does not break
-// the line.) Private to src/pager; for the pager's thread alone unless a line says otherwise.
+// not from the slots of requests: a thread that userfaultfd has stopped has none.) Private to src/pager; for the pager's thread
+// alone unless a line says otherwise.
 #pragma once
 
 #include <atomic>
