@@ -12,8 +12,13 @@ namespace headroom::pager {
 namespace {
 
 std::atomic<bool> forked_child{false};
-uint64_t signals_before_fork =
-    0;  // of the thread that forks: from the time on when memory is protected, until there is a child
+
+/// Of the thread that forks. What before_fork() has done, the others end: the pager may have started in between.
+struct Prepared {
+  bool done;
+  uint64_t signals;  // that were blocked before
+};
+thread_local constinit Prepared prepared __attribute__((tls_model("initial-exec"))) = {};
 
 }  // namespace
 
@@ -33,23 +38,32 @@ void before_fork() {
     base::log_warning("no descriptors or addresses for a fork's copy of memory: the child will not have it (see `ulimit -n`)");
   }
   transition_lock.lock();
-  signals_before_fork = signals;
+  prepared = {true, signals};
 }
 
 void after_fork_in_parent() {
-  if (is_running() && !forked_child.load(std::memory_order_relaxed)) {
-    const uint64_t signals = signals_before_fork;
+  const Prepared before = prepared;
+  if (before.done) {
+    prepared = {};
     transition_lock.unlock();
     finish_fork_in_parent();
-    restore_signals(signals);
+    restore_signals(before.signals);
   }
 }
 
 void after_fork_in_child() {
   if (forked_child.load(std::memory_order_relaxed)) {
     finish_fork_in_grandchild();
+    return;
   }
-  if (!is_running() || forked_child.load(std::memory_order_relaxed)) {
+  const Prepared before = prepared;
+  prepared = {};
+  if (!before.done) {
+    if (detail::progress.load(std::memory_order_relaxed) != 0) {  // another thread has begun to start it: not in this process
+      detail::progress.store(3, std::memory_order_release);
+      trace::stop_counting();
+      trace::stop_recording();
+    }
     return;
   }
   base::set_death_hook(nullptr);
@@ -61,7 +75,7 @@ void after_fork_in_child() {
   trace::stop_recording();
   finish_fork_in_child();
   node::forget_session_in_child(detail::the_session);
-  restore_signals(signals_before_fork);
+  restore_signals(before.signals);
 }
 
 void program_is_replaced(bool replaced) {
