@@ -31,13 +31,19 @@ void before_fork() {
     return;
   }
   const uint64_t signals = block_signals();
+  // Only what is watched can be kept as it was. And who holds the lock may have his stack in evictable memory, where a write
+  // waits for the child from the moment on when memory is protected: so the lock comes before, and since arming takes it, too,
+  // that comes first. (An armed pager never takes it.)
   Request request = {};
+  request.kind = RequestKind::kArm;
+  perform(request);
+  transition_lock.lock();
+  request = {};
   request.kind = RequestKind::kFork;
   perform(request);
   if (request.status != base::Status::kOk) {
     base::log_warning("no descriptors or addresses for a fork's copy of memory: the child will not have it (see `ulimit -n`)");
   }
-  transition_lock.lock();
   prepared = {true, signals};
 }
 

@@ -75,8 +75,7 @@ void serve_request(Request& request) {
       finish(request, status);
       return;
     }
-    case RequestKind::kFork:
-      arm_and_tell();  // only what is watched can be kept as it was
+    case RequestKind::kFork:  // armed by now
       finish(request, prepare_fork());
       return;
     case RequestKind::kStandStill:

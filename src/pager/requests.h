@@ -27,7 +27,7 @@ enum class RequestKind : uint32_t {
   kGrow,           // make the partition `bytes` long
   kAdopt,          // watch the newest static region
   kArm,            // become armed
-  kFork,           // protect memory, a fork follows
+  kFork,           // protect memory, a fork follows; the asker has had the process armed, and holds the transition lock
   kComplete,       // give forked children all that is theirs: this process ends
   kStandStill,     // until go_on()
   kWillNeed,       // read `count` blocks from `block` ahead of their use

@@ -33,6 +33,7 @@ SYSTEMS_TOO = [
     "children",
     "children_with_threads",
     "handlers",
+    "forks",
     "raw_calls",
     "raw_maps",
     "messages",
@@ -42,7 +43,7 @@ SYSTEMS_TOO = [
 ]
 
 
-@pytest.mark.parametrize("case", [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "sockets"])
+@pytest.mark.parametrize("case", [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "forks", "sockets"])
 def test_fine_print(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     memory = "48M" if case in PRESSED else "256M"

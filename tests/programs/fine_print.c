@@ -310,6 +310,36 @@ static void children_with_threads(void) {
   must(waitpid(child, &status, 0) == child && status == 0, "a child ended with an error");
 }
 
+/// Locks memory again and again; on a stack of the program's own.
+static void* lock_often(void* argument) {
+  while (__atomic_load_n(&writing, __ATOMIC_ACQUIRE)) {
+    must(mlock(argument, 4096) == 0 && munlock(argument, 4096) == 0, "mlock");
+  }
+  return NULL;
+}
+
+/// Forks while a thread whose stack lies in memory that the fork protects is at work on memory itself.
+static void forks(void) {
+  enum { kForks = 300, kStack = 512 << 10 };
+  char* stack = mmap(NULL, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* memory = mmap(NULL, 4 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, stack, kStack);
+  writing = 1;
+  pthread_t thread;
+  must(pthread_create(&thread, &attributes, lock_often, memory) == 0, "pthread_create");
+  for (int i = 0; i < kForks; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(0);
+    }
+    must(child > 0 && waitpid(child, NULL, 0) == child, "fork");
+  }
+  __atomic_store_n(&writing, 0, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+}
+
 static int null_file;
 static volatile sig_atomic_t ticks;
 
@@ -613,6 +643,8 @@ int main(int argc, char** argv) {
     children();
   } else if (strcmp(name, "children_with_threads") == 0) {
     children_with_threads();
+  } else if (strcmp(name, "forks") == 0) {
+    forks();
   } else if (strcmp(name, "handlers") == 0) {
     handlers();
   } else if (strcmp(name, "raw_calls") == 0) {
