@@ -176,7 +176,9 @@ int until_next_work() {
   const int first_touch = state.armed ? -1 : until_next_look();
   const bool failed = state.session->ledger->failed_at_ns.load(std::memory_order_relaxed) != 0;
   if (!state.armed) {
-    return first_touch >= 0 ? first_touch : failed ? 1000 : -1;
+    // While memory is enough there may be turns (--mode turns), and threads that do nothing in them.
+    const int others = state.turn_is_watched ? kIdleWorkMs : failed ? 1000 : -1;
+    return first_touch < 0 || (others >= 0 && others < first_touch) ? others : first_touch;
   }
   const bool waits_for_room = state.waiting.count() > 0 && state.store->in_flight() == 0;
   return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1
@@ -255,6 +257,9 @@ void* pager_thread(void*) {
   own_clock.store(pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : -1, std::memory_order_relaxed);
   node::Session& session = *state.session;
   enum { kRequests, kStore, kListener, kDoorbell, kWatched, kFaults, kCount };
+  if (session.ledger->short_memory.load(std::memory_order_acquire) != 0) {  // nobody rings who has just joined
+    arm_and_tell();
+  }
   for (;;) {
     pollfd wanted[kCount + 2 * kMaxForkChildren] = {};
     const int descriptors[kCount] = {request_descriptor,          state.store->descriptor(),  session.listen_descriptor,

@@ -292,6 +292,16 @@ def test_ranks_hold_as_many_slots_as_threads_are_busy(mpi, tmp_path):
     assert any(slots_of(threads=2) > 0 for _ in range(6))
 
 
+def test_a_thread_that_does_nothing_keeps_no_slot_while_memory_is_enough(mpi, tmp_path):
+    """Its rank waits in the library, where nobody polls; each time the other one waited for five seconds."""
+    program = compile_program(mpi, "idle_thread.c")
+    settings = {"memory": "1G", "mode": "turns", "slots": 1, "direct": "off"}
+    run = headroom_run([program, 3], tmp_path, before=mpi.command(2), **settings)
+    assert run.status == 0 and "wrong 0" in run.output, run.errors
+    assert not run.short_of_memory
+    assert run.total("turns_overdue") == 0
+
+
 @every_second("mpi", "engine")
 @pytest.mark.parametrize("level", ["funneled", "multiple"])
 def test_openmp_and_mpi(mpi, engine, level, tmp_path):
