@@ -64,8 +64,8 @@ void Endpoint::acknowledge(RecordHeader* record, int member) {
     if (!copy(into, from, transfer.bytes, way)) {
       report_lost(member);
     }
-    node::take(*session_->ledger, *session_->self,
-               static_cast<int64_t>(transfer.bytes));  // whatever the budget: nobody may hang
+    // Whatever the budget: nobody may hang.
+    node::take_for_message(*session_->ledger, *session_->self, static_cast<int64_t>(transfer.bytes));
     transfer.aside = memory_.offset_of(piece);
     trace::count_alone(trace::Counter::kMessagesAside);
     trace::count_alone(trace::Counter::kMessagesAsideBytes, transfer.bytes);

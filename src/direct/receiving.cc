@@ -260,7 +260,7 @@ void Endpoint::fetch_content(RecordHeader* record, const Content& into, int memb
   }
   if (acknowledged && memory_.is_own(transfer.aside)) {
     memory_.release(memory_.at<char>(transfer.aside), transfer.bytes);
-    node::release(*session_->ledger, *session_->self, static_cast<int64_t>(transfer.bytes));
+    node::release_of_message(*session_->ledger, *session_->self, static_cast<int64_t>(transfer.bytes));
   }
 }
 

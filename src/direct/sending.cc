@@ -164,12 +164,12 @@ bool Endpoint::set_aside(Sending& sending, bool must) {
   }
   const bool counted = bytes >= kRingBytes;
   const auto amount = static_cast<int64_t>(bytes);
-  if (counted && !node::reserve(*session_->ledger, *session_->self, amount)) {
+  if (counted && !node::reserve_for_message(*session_->ledger, *session_->self, amount)) {
     return false;
   }
   const bool done = gather_aside(sending);
   if (counted && !done) {
-    node::release(*session_->ledger, *session_->self, amount);
+    node::release_of_message(*session_->ledger, *session_->self, amount);
   }
   sending.reserved = counted && done;
   return done;
@@ -190,7 +190,7 @@ bool Endpoint::set_own_aside(Sending& sending) {
   if (!gather_aside(sending)) {
     return false;
   }
-  node::take(*session_->ledger, *session_->self, static_cast<int64_t>(sending.aside_bytes));
+  node::take_for_message(*session_->ledger, *session_->self, static_cast<int64_t>(sending.aside_bytes));
   sending.reserved = sending.aside_bytes > 0;
   return true;
 }
@@ -261,7 +261,7 @@ void Endpoint::set_stream_aside(Sending& sending) {
     transfer.state.store(TransferState::kStreaming, std::memory_order_release);
     return;
   }
-  node::take(*session_->ledger, *session_->self, static_cast<int64_t>(sending.content.bytes));
+  node::take_for_message(*session_->ledger, *session_->self, static_cast<int64_t>(sending.content.bytes));
   sending.reserved = true;
   const uint64_t ring_bytes = sharing_of(sending.record).ring_bytes;
   memory_.release(ring, ring_bytes);
@@ -382,7 +382,7 @@ void Endpoint::release_aside(Sending& sending) {
   memory_.release(memory_.at<char>(transfer_of(sending.record).aside), sending.aside_bytes, !pager::is_armed());
   aside_bytes_.fetch_sub(sending.aside_bytes, std::memory_order_relaxed);
   if (sending.reserved) {
-    node::release(*session_->ledger, *session_->self, static_cast<int64_t>(sending.aside_bytes));
+    node::release_of_message(*session_->ledger, *session_->self, static_cast<int64_t>(sending.aside_bytes));
   }
   sending.aside_bytes = 0;
 }

@@ -45,6 +45,24 @@ void release(Ledger& ledger, Member& member, int64_t bytes) {
   ledger.free_bytes.fetch_add(bytes, std::memory_order_acq_rel);
 }
 
+bool reserve_for_message(Ledger& ledger, Member& member, int64_t bytes) {
+  if (!reserve(ledger, member, bytes)) {
+    return false;
+  }
+  member.message_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return true;
+}
+
+void take_for_message(Ledger& ledger, Member& member, int64_t bytes) {
+  take(ledger, member, bytes);
+  member.message_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void release_of_message(Ledger& ledger, Member& member, int64_t bytes) {
+  member.message_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  release(ledger, member, bytes);
+}
+
 void record_mode(Ledger& ledger, uint32_t mode) {
   uint32_t count = ledger.mode_changes.load(std::memory_order_acquire);
   if (count >= kMaxModeChanges || (count > 0 && ledger.modes[count - 1].mode.load(std::memory_order_relaxed) == mode)) {

@@ -8,7 +8,8 @@
 //   L2  memory is reserved before it is populated, so that a hard limit never kills; free_bytes falls below 0 only by what
 //       was found in use outside the arena (pager/other_memory.cc), and is then brought back by evicting.
 //   L3  a member that is not armed has reserved everything it has allocated, so it needs no fault tracking;
-//       a member that is armed has reserved what is resident or on its way in.
+//       a member that is armed has reserved what is resident or on its way in. Either has reserved what it has outside the
+//       arena, as far as that is measured (other_bytes), and copies of messages (message_bytes), each byte once.
 //   L4  at most `slots` members hold a slot, but for those admitted as overdue, or beside members that jump about in memory
 //       that is on storage and so leave their core idle (both counted).
 //
@@ -24,7 +25,7 @@
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 5;                 // to be changed with the layout of anything that ranks share
+inline constexpr uint32_t kLedgerVersion = 6;                 // to be changed with the layout of anything that ranks share
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxModeChanges = 128;
 
@@ -78,11 +79,12 @@ struct alignas(64) Member {
   std::atomic<uint32_t> armed;         // fault tracking is on (L3)
   std::atomic<uint32_t> replacing;     // execve() has been called: unless that fails, everything of it is gone
   std::atomic<int64_t> reserved_bytes;
-  std::atomic<int64_t> other_bytes;  // of these, outside the arena: cannot be given back
-  std::atomic<int64_t> asked_bytes;  // what others would like this member to give back, the most of them
-  MemberSet asked_by;                // who they are: added after asked_bytes
-  MemberSet answered_by;             // who have said, asked by this member, that they have given what they can
-  std::atomic<uint64_t> refused_ns;  // when it last had less to give than was asked: the rest is in use
+  std::atomic<int64_t> other_bytes;    // of these, outside the arena: cannot be given back
+  std::atomic<int64_t> message_bytes;  // of these, for messages that lie in message memory (direct/), and not in other_bytes
+  std::atomic<int64_t> asked_bytes;    // what others would like this member to give back, the most of them
+  MemberSet asked_by;                  // who they are: added after asked_bytes
+  MemberSet answered_by;               // who have said, asked by this member, that they have given what they can
+  std::atomic<uint64_t> refused_ns;    // when it last had less to give than was asked: the rest is in use
   std::atomic<uint64_t> ready_since_ns;
   std::atomic<uint64_t> looked_at_ns;  // when it last looked whether it may have a slot: a sign of life of who waits for one
   std::atomic<uint64_t> blocked_since_ns;
@@ -212,6 +214,21 @@ void take(Ledger& ledger, Member& member, int64_t bytes);
 
 /// Gives `bytes` back. Thread-safe.
 void release(Ledger& ledger, Member& member, int64_t bytes);
+
+/// The same for copies of messages, which are told apart: memory becomes short while they are there, and what message memory
+/// has in use is measured, too (pager/other_memory.cc).
+bool reserve_for_message(Ledger& ledger, Member& member, int64_t bytes);
+void take_for_message(Ledger& ledger, Member& member, int64_t bytes);
+void release_of_message(Ledger& ledger, Member& member, int64_t bytes);
+
+/// What the member has reserved that cannot leave by eviction.
+inline int64_t bytes_besides_blocks(const Member& member) {
+  return member.other_bytes.load(std::memory_order_relaxed) + member.message_bytes.load(std::memory_order_relaxed);
+}
+/// What it has reserved for blocks of the arena.
+inline int64_t bytes_of_blocks(const Member& member) {
+  return member.reserved_bytes.load(std::memory_order_relaxed) - bytes_besides_blocks(member);
+}
 
 /// Records that the node now waits in `mode` (ModeChoice), if it did not before.
 void record_mode(Ledger& ledger, uint32_t mode);

@@ -306,6 +306,7 @@ Status join_session(Session& session) {
   self.arms.store(0, std::memory_order_relaxed);
   self.bring_state.store(0, std::memory_order_relaxed);
   self.other_bytes.store(0, std::memory_order_relaxed);
+  self.message_bytes.store(0, std::memory_order_relaxed);
   self.asked_bytes.store(0, std::memory_order_relaxed);
   self.answered_by.clear();
   self.asked_by.clear();

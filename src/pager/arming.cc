@@ -136,7 +136,7 @@ void cover_new_memory() {
   state.covered = committed;
 }
 
-void arm() {
+void arm(int64_t claimed_bytes) {
   if (state.armed) {
     return;
   }
@@ -160,8 +160,7 @@ void arm() {
   const auto resident = static_cast<int64_t>(state.resident.count() * kBlockBytes);
   node::Member& self = *state.session->self;
   state.armed = true;
-  node::release(*state.session->ledger, self,
-                self.reserved_bytes.load(std::memory_order_relaxed) - state.other_bytes - resident);
+  node::release(*state.session->ledger, self, claimed_bytes - resident);
   reserve_other_memory();
   self.armed.store(1, std::memory_order_release);
   trace::record({base::monotonic_ns(), trace::EventKind::kArmed, 0, 0, {}});

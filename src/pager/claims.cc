@@ -21,6 +21,7 @@ using base::Status;
 using detail::the_session;
 
 std::atomic<bool> armed_flag{false};
+int64_t claimed_bytes = 0;  // reserved for allocations while memory is enough; under the lock
 
 /// Whether this process has begun to arm, as who has just added a hold must know: if not, arm() finds the hold.
 bool arms() {
@@ -48,7 +49,7 @@ bool is_armed() { return armed_flag.load(std::memory_order_acquire); }
 void become_armed() {
   if (!state.armed) {  // else who holds the lock may be waiting for this thread
     base::LockHolder lock(transition_lock);
-    arm();
+    arm(claimed_bytes);
     armed_flag.store(true, std::memory_order_release);
   }
 }
@@ -63,6 +64,7 @@ void claim_blocks(uint64_t count) {
     count_other_memory_roughly();
     if (the_session.ledger->short_memory.load(std::memory_order_acquire) == 0 &&
         node::reserve(*the_session.ledger, *the_session.self, bytes)) {
+      claimed_bytes += bytes;
       return;
     }
   }
@@ -103,7 +105,9 @@ void let_touch_ahead(uint64_t block, uint64_t count, bool may) {
 void unclaim_blocks(uint64_t count) {
   const TransitionHolder lock;
   if (!is_armed()) {
-    node::release(*the_session.ledger, *the_session.self, static_cast<int64_t>(count * arena::kBlockBytes));
+    const auto bytes = static_cast<int64_t>(count * arena::kBlockBytes);
+    node::release(*the_session.ledger, *the_session.self, bytes);
+    claimed_bytes -= bytes;
   }
 }
 

@@ -95,7 +95,7 @@ namespace {
 int64_t evictable_share() {
   const node::Ledger& ledger = *session().ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
-  return ledger.budget / (alive > 0 ? alive : 1) - session().self->other_bytes.load(std::memory_order_relaxed) -
+  return ledger.budget / (alive > 0 ? alive : 1) - bytes_besides_blocks(*session().self) -
          static_cast<int64_t>(pinned_bytes.load(std::memory_order_relaxed));
 }
 
@@ -156,7 +156,7 @@ uint64_t pin_limit() {
   const node::Ledger& ledger = *session().ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
   const int64_t share = ledger.budget / (alive > 0 ? alive : 1);
-  const int64_t other = is_armed() ? session().self->other_bytes.load(std::memory_order_relaxed) : share / 2;
+  const int64_t other = is_armed() ? bytes_besides_blocks(*session().self) : share / 2;
   const int64_t half = (share - other) / 2;
   const int64_t rest = share - other - kLeastBesidePins;
   const int64_t limit = half < rest ? half : rest;

@@ -63,10 +63,12 @@ bool check_invariants() {
     }
   }
   const int64_t reserved = state.session->self->reserved_bytes.load(std::memory_order_acquire);
-  if (here + state.other_bytes != reserved) {
-    base::log_warning("invariant P1 is broken: %lld bytes are here and %lld outside the arena, but %lld are reserved",
-                      static_cast<long long>(here), static_cast<long long>(state.other_bytes),
-                      static_cast<long long>(reserved));
+  const int64_t messages = state.session->self->message_bytes.load(std::memory_order_acquire);
+  if (here + state.other_bytes + messages != reserved || messages < 0) {
+    base::log_warning(
+        "invariant P1 is broken: %lld bytes are here, %lld outside the arena, and %lld in messages, but %lld are reserved",
+        static_cast<long long>(here), static_cast<long long>(state.other_bytes), static_cast<long long>(messages),
+        static_cast<long long>(reserved));
     return false;
   }
   return resident_blocks_are_listed();

@@ -2,13 +2,15 @@
 // own buffers and its share of the segments that ranks share. The budget is for everything a rank keeps resident, so this is
 // reserved like blocks are: roughly at each large allocation while memory is enough, exactly once it is short, every second.
 //
-// Exactly is from /proc/self/smaps: private pages of all mappings but ours, and the proportional share of shared memory. For
-// that the kernel looks at each page of ours, too: 20 ms for 512 MiB that are resident, while nobody's faults are served. So it
-// is read as seldom as that is a small part of the time, but each minute, and rather while the rank waits; in between, what has
-// come to anonymous memory since is from /proc/self/statm.
+// Exactly is from /proc/self/smaps: private pages of all mappings but ours, and the proportional share of shared memory, but
+// for copies of messages, which direct/ has reserved when it made them (Member::message_bytes): they count once. For that the
+// kernel looks at each page of ours, too: 20 ms for 512 MiB that are resident, while nobody's faults are served. So it is read
+// as seldom as that is a small part of the time, but each minute, and rather while the rank waits; in between, what has come to
+// anonymous memory since is from /proc/self/statm.
 // At most half of a process's equal share of the budget is counted, so that tiny budgets still leave room for blocks.
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/own_descriptors.h"
@@ -19,6 +21,8 @@
 
 namespace headroom::pager {
 namespace {
+
+using base::system_call;
 
 /// The number in "Pss:     12 kB" in bytes, or -1 if the line is another.
 int64_t field(const char* line, const char* name) {
@@ -39,23 +43,43 @@ bool begins_mapping(const char* line) { return (*line >= '0' && *line <= '9') ||
 /// close.
 int open_own(const char* path) { return base::own(base::system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)); }
 
+/// What of this process's part of message memory nobody has reserved: of all that the ranks have in use there together, that
+/// part. (A copy is reserved by one of two processes, and lies in the page tables of both: neither can tell alone.)
+int64_t not_reserved(int64_t message_bytes) {
+  struct stat file = {};
+  if (base::is_error(system_call(SYS_fstat, state.session->messages_descriptor, &file)) || file.st_blocks == 0) {
+    return message_bytes;
+  }
+  const auto in_use = static_cast<int64_t>(file.st_blocks) * 512;
+  int64_t left = in_use;
+  for (const node::Member& member : state.session->ledger->members) {
+    left -= is_alive(member) ? member.message_bytes.load(std::memory_order_relaxed) : 0;
+  }
+  return left > 0 ? static_cast<int64_t>(static_cast<double>(message_bytes) * static_cast<double>(left) /
+                                         static_cast<double>(in_use))
+                  : 0;
+}
+
 int64_t measure() {
   static const int file = open_own("/proc/self/smaps");
   LineReader lines(file);
   int64_t total = 0;
+  int64_t message_bytes = 0;
   bool ours = false;
+  bool messages = false;
   bool shared = false;
   while (const char* line = lines.next()) {
     if (begins_mapping(line)) {
-      ours = strstr(line, "/memfd:headroom-") != nullptr && strstr(line, "/memfd:headroom-messages") == nullptr;
+      messages = strstr(line, "/memfd:headroom-messages") != nullptr;
+      ours = strstr(line, "/memfd:headroom-") != nullptr && !messages;
       shared =
           strstr(line, " /dev/shm/") != nullptr || strstr(line, " /SYSV") != nullptr || strstr(line, " /memfd:") != nullptr;
       continue;
     }
     const int64_t counted = ours ? -1 : field(line, shared ? "Pss:" : "Anonymous:");
-    total += counted > 0 ? counted : 0;
+    (messages ? message_bytes : total) += counted > 0 ? counted : 0;
   }
-  return total;
+  return total + not_reserved(message_bytes);
 }
 
 /// What statm calls resident without what it calls shared: anonymous memory. Two orders of magnitude cheaper than smaps, but

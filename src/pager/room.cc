@@ -60,7 +60,7 @@ Shares count_shares(const node::Ledger& ledger) {
   for (const Member& member : ledger.members) {
     if (is_alive(member)) {
       ++shares.alive;
-      shares.budget -= member.other_bytes.load(std::memory_order_relaxed);
+      shares.budget -= bytes_besides_blocks(member);
       shares.computing += is_computing(member) ? 1 : 0;
     }
   }
@@ -73,10 +73,6 @@ Shares count_shares(const node::Ledger& ledger) {
 
 bool wants_all(const Member& member) { return member.wants_all.load(std::memory_order_relaxed) != 0; }
 
-int64_t blocks_of(const Member& member) {
-  return member.reserved_bytes.load(std::memory_order_relaxed) - member.other_bytes.load(std::memory_order_relaxed);
-}
-
 /// What `member` need not give to this process. These are together no more than the budget for somebody who has less than his
 /// share himself, so he always finds one who has more.
 int64_t share_of(const Member& member, const Shares& shares) {
@@ -85,7 +81,7 @@ int64_t share_of(const Member& member, const Shares& shares) {
     return kWaitingFloorBytes;
   }
   const int64_t fair = shares.fair();
-  if (&member != &self && blocks_of(self) < fair) {
+  if (&member != &self && bytes_of_blocks(self) < fair) {
     return fair;
   }
   const int64_t computing = fair + shares.to_read_ahead();
@@ -94,7 +90,7 @@ int64_t share_of(const Member& member, const Shares& shares) {
   return worth_asking + (!is_computing(member) ? fair : wants_all(member) && most > computing ? most : computing);
 }
 
-int64_t excess_of(const Member& member, const Shares& shares) { return blocks_of(member) - share_of(member, shares); }
+int64_t excess_of(const Member& member, const Shares& shares) { return bytes_of_blocks(member) - share_of(member, shares); }
 
 /// How long it will probably take until the member computes: the more, the longer. (Who waits for a slot has it soon, and the
 /// sooner the more of its memory is here.)
@@ -155,8 +151,7 @@ int64_t footprint(const node::Ledger& ledger) {
       const auto counted = [&member](Counter counter) {
         return static_cast<int64_t>(member.counters[static_cast<int>(counter)].load(std::memory_order_relaxed));
       };
-      bytes += counted(Counter::kAllocatedBytes) + counted(Counter::kStaticBytes) +
-               member.other_bytes.load(std::memory_order_relaxed);
+      bytes += counted(Counter::kAllocatedBytes) + counted(Counter::kStaticBytes) + bytes_besides_blocks(member);
     }
   }
   return bytes;
@@ -212,7 +207,7 @@ void ask_who_has_most(int64_t bytes, int silent) {
         is_silent(index)) {
       continue;
     }
-    const int64_t blocks = blocks_of(member);
+    const int64_t blocks = bytes_of_blocks(member);
     chosen = blocks > most ? index : chosen;
     most = blocks > most ? blocks : most;
   }

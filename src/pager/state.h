@@ -224,7 +224,8 @@ void take_requests_of_peers();
 void answer_peers();
 
 // arming.cc
-void arm();
+/// `claimed_bytes`: what is reserved for allocations. From then on what is resident is.
+void arm(int64_t claimed_bytes);
 void cover_new_memory();
 /// Watches static region `index` and lists what of it is populated.
 void cover_static_region(int index);

@@ -24,7 +24,7 @@ void follow_turns() {
   // Pages that were read alone count when many of them are wanted again and again, not when there are just very many.
   const bool again = pages_came_back() > pages_read_in_turn() / 3;
   const uint64_t came_back = state.resident.came_back() + (again ? pages_came_back() / kPagesOfBlock : 0);
-  const int64_t bytes = state.session->self->reserved_bytes.load(std::memory_order_relaxed) - state.other_bytes;
+  const int64_t bytes = bytes_of_blocks(*state.session->self);
   const uint64_t have = bytes > 0 ? static_cast<uint64_t>(bytes) / arena::kBlockBytes : 0;
   const uint64_t read_alone = again ? pages_read_in_turn() / kPagesOfBlock : 0;
   const uint64_t missing = read_alone > have ? read_alone - have : 0;

@@ -54,9 +54,7 @@ void note_working_set() {
   }
   self().slots_wanted.store(busy_threads(), std::memory_order_relaxed);
   const pager::CameBack came_back = pager::came_back_in_turn();
-  working_set.turn_ended(
-      self().reserved_bytes.load(std::memory_order_relaxed) - self().other_bytes.load(std::memory_order_relaxed), came_back.all,
-      came_back.left_again);
+  working_set.turn_ended(bytes_of_blocks(self()), came_back.all, came_back.left_again);
   const int64_t needed = pager::needed_in_turn();
   self().working_set_bytes.store(needed > working_set.expected() ? needed : working_set.expected(), std::memory_order_relaxed);
   self().wants_all.store(working_set.needs_all() ? 1 : 0, std::memory_order_relaxed);

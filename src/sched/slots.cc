@@ -36,7 +36,7 @@ bool fits(const Member& candidate) {
   int64_t in_use = 0;
   for (const Member& member : ledger().members) {
     if (is_alive(member)) {
-      room -= member.other_bytes.load(std::memory_order_relaxed);
+      room -= bytes_besides_blocks(member);
       const bool computes = &member != &candidate && member.slots.load(std::memory_order_relaxed) != 0;
       in_use += computes ? member.working_set_bytes.load(std::memory_order_relaxed) : 0;
     }

@@ -85,7 +85,7 @@ int print(const Ledger& ledger) {
         member.run_state.load(std::memory_order_relaxed),
         member.waits_for_storage_room.load(std::memory_order_relaxed) != 0 ? "true" : "false",
         static_cast<long long>(member.reserved_bytes.load(std::memory_order_relaxed)),
-        static_cast<long long>(member.other_bytes.load(std::memory_order_relaxed)), counted(member, Counter::kAllocatedBytes),
+        static_cast<long long>(bytes_besides_blocks(member)), counted(member, Counter::kAllocatedBytes),
         counted(member, Counter::kBytesRead), counted(member, Counter::kBytesWritten), counted(member, Counter::kFaults),
         counted(member, Counter::kStorageWaitNs), messages(member), message_bytes(member));
     ++alive;

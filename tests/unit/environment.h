@@ -21,10 +21,7 @@ inline void set_environment(const char* memory, const char* engine, const char* 
 }
 
 /// What is claimed of the budget for memory of the arena.
-inline int64_t claimed_bytes() {
-  const node::Member& self = *pager::session().self;
-  return self.reserved_bytes.load() - self.other_bytes.load();
-}
+inline int64_t claimed_bytes() { return node::bytes_of_blocks(*pager::session().self); }
 
 /// Whether the pager's invariants hold now.
 inline bool invariants_hold() {

@@ -1,0 +1,107 @@
+// What messages have in message memory counts once, whatever happens meanwhile: memory becomes short while a copy waits for its
+// receiver, what lies outside the arena is measured, the message is received.
+#include <unistd.h>
+
+#include "pager/state.h"
+#include "ranks.h"
+#include "trace/counters.h"
+
+namespace headroom::direct {
+namespace {
+
+using test::Rank;
+
+constexpr uint64_t kMessage = 32 << 20;
+constexpr int64_t kBudget = 192 << 20;
+
+/// Of both ranks, outside the arena and without what is reserved for messages.
+int64_t other_bytes() {
+  int64_t sum = 0;
+  for (const node::Member& member : pager::session().ledger->members) {
+    sum += is_alive(member) ? member.other_bytes.load() : 0;
+  }
+  return sum;
+}
+
+void must(bool is_right, const char* what) {
+  if (!is_right) {
+    dprintf(STDERR_FILENO, "%s\n", what);
+    _exit(test::kWrong);
+  }
+}
+
+/// All at rest: whether each rank's account is right, and the node's.
+void check_account(Rank& rank, int64_t messages) {
+  rank.meet();
+  must(test::invariants_hold(), "a rank's account");
+  const node::Ledger& ledger = *pager::session().ledger;
+  int64_t reserved = 0;
+  int64_t of_messages = 0;
+  for (const node::Member& member : ledger.members) {
+    reserved += is_alive(member) ? member.reserved_bytes.load() : 0;
+    of_messages += is_alive(member) ? member.message_bytes.load() : 0;
+  }
+  must(ledger.free_bytes.load() == ledger.budget - reserved, "the node's account");
+  must(of_messages == messages, "what messages have");
+  rank.meet();
+}
+
+/// Long enough for what lies outside the arena to be measured exactly.
+void wait_for_measurement() {
+  const uint64_t begun = base::monotonic_ns();
+  while (pager::state.other_measured_ns < begun + 1'100'000'000) {
+    usleep(50'000);
+  }
+}
+
+class MessageAccount : public test::Ranks {};
+
+TEST_F(MessageAccount, ACopyCountsOnceWhenMemoryBecomesShort) {
+  const auto work = [](Rank& rank) {
+    auto* place = static_cast<char*>(mmap(nullptr, kMessage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    Sending* sending = nullptr;
+    if (rank.self() == 0) {
+      memset(place, 7, kMessage);
+      const Content content = {place, kMessage, nullptr};
+      if (endpoint().send(rank.member(1), {9, 0, 1}, content, SendKind::kStandard, 0, sending) == SendOutcome::kPending) {
+        endpoint().copy_aside(sending);
+        must(endpoint().is_finished(sending), "copied aside");
+      }
+    }
+    munmap(place, kMessage);
+    rank.meet();
+    must(!pager::is_armed(), "memory is enough");
+    char* const array = Rank::allocate(kBudget / 2 + (8 << 20));
+    while (!pager::is_armed()) {
+      usleep(1000);
+    }
+    memset(array, 1, 8 << 20);
+    check_account(rank, kMessage);
+    wait_for_measurement();
+    check_account(rank, kMessage);
+    const int64_t other_before = other_bytes();
+    rank.meet();
+    if (rank.self() == 1) {
+      Receiving receiving;
+      receiving.envelope = {9, 0, 1};
+      receiving.member = rank.member(0);
+      receiving.into = {array, kMessage, nullptr};
+      endpoint().receive(receiving);
+      Rank::wait_until([&] { return receiving.complete.load(); });
+      must(receiving.bytes == kMessage && array[kMessage - 1] == 7, "content");
+    }
+    Rank::wait_until([&] { return pager::session().ledger->members[rank.member(0)].message_bytes.load() == 0; });
+    check_account(rank, 0);
+    wait_for_measurement();
+    check_account(rank, 0);
+    const int64_t grown = other_bytes() - other_before;
+    constexpr int64_t kLittle = kMessage / 4;
+    must(-kLittle < grown && grown < kLittle, "what lies outside the arena has not changed");
+  };
+  start(2, "192M", "auto", work);
+  EXPECT_EQ(end_of(0), 0) << said();
+  EXPECT_EQ(end_of(1), 0) << said();
+}
+
+}  // namespace
+}  // namespace headroom::direct
