@@ -55,6 +55,12 @@ constexpr NextWord undo_writing(uint64_t word, bool writable) {
   return (word & ~(kStateMask | kKeep)) | kResident | kDirty | kMapped | (writable ? kWritable : 0);
 }
 
+/// The same when it could not be written out: as dirty as before, and mapped as it is.
+constexpr NextWord fail_writing(uint64_t word) {
+  using namespace arena;
+  return (word & ~(kStateMask | kKeep)) | kResident | kDirty;
+}
+
 /// The program's access is taken away; its view is to be hidden next.
 constexpr NextWord take_access(uint64_t word) {
   using namespace arena;

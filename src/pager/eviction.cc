@@ -229,6 +229,7 @@ int64_t evict_now(int64_t bytes, uint32_t& without_room) {
       if (gone == 0 && state.resident.next_victim() == block) {
         break;
       }
+      without_room = gone == 0 && !has_store_room(block * kBlockBytes) ? block : without_room;
       leaving += gone;
       continue;
     }
@@ -341,6 +342,17 @@ bool write_back_idle() {
     block = after;
   }
   return true;
+}
+
+void write_lacked_room(uint64_t first, uint64_t count) {
+  for (uint64_t block = first; block < first + count; ++block) {
+    BlockWord& word = word_of(block);
+    state.leaving_bytes -= (word.load(std::memory_order_relaxed) & kKeep) == 0 ? int64_t{kBlockBytes} : 0;
+    (void)make_transition(word, next::fail_writing);
+    state.resident.returned(block);
+    state.resident.look_later(block);
+    trace::count(Counter::kEvictionsGivenUp);
+  }
 }
 
 void write_done(uint64_t first, uint64_t count) {

@@ -9,9 +9,10 @@
 #include "pager/fork.h"
 #include "pager/pager.h"
 #include "pager/state.h"
+#include "pager/store_room.h"
 #include "pager/thread.h"
-#include "trace/counters.h"
 #include "pager/transition_lock.h"
+#include "trace/counters.h"
 #include "trace/recorder.h"
 
 namespace headroom::pager {
@@ -256,10 +257,10 @@ void* pager_thread(void*) {
   clockid_t clock = -1;
   own_clock.store(pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : -1, std::memory_order_relaxed);
   node::Session& session = *state.session;
-  enum { kRequests, kStore, kListener, kDoorbell, kWatched, kFaults, kCount };
   if (session.ledger->short_memory.load(std::memory_order_acquire) != 0) {  // nobody rings who has just joined
     arm_and_tell();
   }
+  enum { kRequests, kStore, kListener, kDoorbell, kWatched, kFaults, kCount };
   for (;;) {
     pollfd wanted[kCount + 2 * kMaxForkChildren] = {};
     const int descriptors[kCount] = {request_descriptor,          state.store->descriptor(),  session.listen_descriptor,
@@ -325,6 +326,7 @@ void* pager_thread(void*) {
       reserve_other_memory();
       trace::count(trace::Counter::kClaimsFoundLost, lost_claims.give_back(*session.ledger, *session.self) ? 1 : 0);
       end_lack_of_room();
+      end_old_pause();
     }
     idle_work_waits = !write_back_idle();
     pump();

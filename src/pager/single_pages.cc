@@ -9,6 +9,7 @@
 #include "pager/page_readers.h"
 #include "pager/random_access.h"
 #include "pager/state.h"
+#include "pager/store_room.h"
 #include "pager/store_speed.h"
 #include "trace/counters.h"
 
@@ -301,6 +302,10 @@ int64_t evict_pages(uint64_t block) {
   if (state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
     return 0;
   }
+  if (!has_store_room(block * kBlockBytes)) {
+    state.resident.look_later(block);
+    return 0;
+  }
   const View view = view_of_block(*state.partition, block);
   state.engine->protect(view);
   if (is_written_remotely(view)) {
@@ -313,6 +318,13 @@ int64_t evict_pages(uint64_t block) {
   trace::count(Counter::kSinglePagesWritten, static_cast<uint64_t>(__builtin_popcountll(pages.dirty)));
   write_dirty_pages(block);
   return bytes_of(pages.present);
+}
+
+void page_write_lacked_room(uint64_t block, uint32_t first_page, uint64_t count) {
+  for (uint32_t page = first_page; page < first_page + count; ++page) {
+    table[block].dirty |= bit_of(page);
+  }
+  page_write_done(block);
 }
 
 void page_write_done(uint64_t block) {

@@ -31,6 +31,8 @@ int64_t evict_pages(uint64_t block);
 /// What transfers.cc calls when such transfers have ended.
 void page_read_done(uint64_t block, uint32_t page);
 void page_write_done(uint64_t block);
+/// So many of its pages could not be written, since storage is full: the block stays.
+void page_write_lacked_room(uint64_t block, uint32_t first_page, uint64_t count);
 void fill_done(uint64_t block);
 /// Where the content of a page lies that has been read; page_read_done() gives it its place.
 const char* content_of_page(uint64_t block, uint32_t page);

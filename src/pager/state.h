@@ -174,6 +174,8 @@ bool write_back_idle();
 /// Begins to evict these blocks, which the program will not need.
 void evict_unneeded(uint64_t first, uint64_t count);
 void write_done(uint64_t first, uint64_t count);
+/// They could not be written, since storage is full: they stay.
+void write_lacked_room(uint64_t first, uint64_t count);
 /// Says in the block's word that it is not mapped, before it is hidden; false if somebody holds it, or it was not mapped.
 bool take_access(uint64_t block);
 /// The mark that a block with this word, which leaves, gets for having been out.

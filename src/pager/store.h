@@ -90,6 +90,6 @@ Store* make_store(const StoreFiles& files);
 // The two kinds and what may stand in front of them; nullptr if it cannot be had.
 Store* make_io_uring_store(const StoreFiles& files);
 Store* make_thread_store(const StoreFiles& files);
-Store* make_faulty_store(Store* behind, const char* specification);
+Store* make_faulty_store(Store* behind, const StoreFiles& files, const char* specification);
 
 }  // namespace headroom::pager

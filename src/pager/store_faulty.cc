@@ -1,6 +1,7 @@
 // A store that fails, for tests (setting store_fault): the N-th read or write ends with a given errno (with N+, all from then
-// on), or what the N-th read brings is damaged; one whose reads take longer, as on another disk; or one whose writes are known
-// to have ended only later, so that much can happen meanwhile. See store.h.
+// on; with @F behind it, of those to or from the F-th file), or what the N-th read brings is damaged; one whose reads take
+// longer, as on another disk; or one whose writes are known to have ended only later, so that much can happen meanwhile. See
+// store.h.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +20,14 @@ constexpr int kDamage = -1;
 
 class FaultyStore final : public Store {
  public:
-  FaultyStore(Store* behind, bool write, int error, long nth, bool and_all_after)
-      : behind_(behind), write_(write), error_(error), left_(nth), and_all_after_(and_all_after) {}
+  FaultyStore(Store* behind, bool write, int error, long nth, bool and_all_after, const StoreFiles& files, long file)
+      : behind_(behind), write_(write), error_(error), left_(nth), and_all_after_(and_all_after), files_(files), file_(file) {}
 
   void submit(const Transfer& transfer) override {
     ++in_flight_;
-    left_ -= transfer.write == write_ ? 1 : 0;
-    if (transfer.write == write_ && (left_ == 0 || (and_all_after_ && left_ < 0))) {
+    const bool meant = transfer.write == write_ && (file_ < 0 || is_in_file(transfer.offset));
+    left_ -= meant ? 1 : 0;
+    if (meant && (left_ == 0 || (and_all_after_ && left_ < 0))) {
       if (error_ != kDamage) {
         failed_[failed_count_++] = {transfer.tag, transfer.write, error_};
         const uint64_t one = 1;
@@ -62,11 +64,17 @@ class FaultyStore final : public Store {
   [[nodiscard]] base::StoreChoice kind() const override { return behind_->kind(); }
 
  private:
+  [[nodiscard]] bool is_in_file(uint64_t offset) const {
+    return place_of(files_, offset).descriptor == files_.descriptors[file_];
+  }
+
   Store* behind_;
   bool write_;
   int error_;
   long left_;
   bool and_all_after_;
+  const StoreFiles& files_;
+  long file_;  // -1: any
   Completion failed_[kDepth] = {};
   int failed_count_ = 0;
   Transfer damaged_ = {};
@@ -181,7 +189,7 @@ int error_of_name(const char* name, size_t length) {
   const struct {
     const char* name;
     int value;
-  } known[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EINVAL", EINVAL}, {"EROFS", EROFS}, {"DAMAGE", kDamage}};
+  } known[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EINVAL", EINVAL}, {"EROFS", EROFS}, {"DAMAGE", kDamage}};
   for (const auto& entry : known) {
     if (strlen(entry.name) == length && strncmp(entry.name, name, length) == 0) {
       return entry.value;
@@ -192,7 +200,7 @@ int error_of_name(const char* name, size_t length) {
 
 }  // namespace
 
-Store* make_faulty_store(Store* behind, const char* specification) {
+Store* make_faulty_store(Store* behind, const StoreFiles& files, const char* specification) {
   if (strncmp(specification, "slow:", 5) == 0) {
     return make_slow_store(behind, specification + 5);
   }
@@ -209,9 +217,11 @@ Store* make_faulty_store(Store* behind, const char* specification) {
   const int error = colon != nullptr ? error_of_name(name, static_cast<size_t>(colon - name)) : 0;
   char* end = nullptr;
   const long nth = colon != nullptr ? strtol(colon + 1, &end, 10) : 0;
-  const bool and_all_after = nth > 0 && strcmp(end, "+") == 0;
-  const bool possible = error != 0 && !(write && error == kDamage) && nth > 0 && (and_all_after || *end == 0);
-  return possible ? new (place) FaultyStore(behind, write, error, nth, and_all_after) : nullptr;
+  const bool and_all_after = nth > 0 && *end == '+';
+  end += and_all_after ? 1 : 0;
+  const long file = nth > 0 && *end == '@' ? strtol(end + 1, &end, 10) : -1;
+  const bool possible = error != 0 && !(write && error == kDamage) && nth > 0 && *end == 0 && file < kMostFiles;
+  return possible ? new (place) FaultyStore(behind, write, error, nth, and_all_after, files, file) : nullptr;
 }
 
 }  // namespace headroom::pager

@@ -160,9 +160,9 @@ Store* make_store(const StoreFiles& files) {
     base::die("cannot start the threads that read and write storage (see `ulimit -u`)");
   }
   if (*settings.store_fault != 0) {
-    store = make_faulty_store(store, settings.store_fault);
+    store = make_faulty_store(store, files, settings.store_fault);
     if (store == nullptr) {
-      base::die("HEADROOM_STORE_FAULT=%s is none of read|write:ERRNO:N (or N+), slow:EACH_US:BLOCK_US and late:US",
+      base::die("HEADROOM_STORE_FAULT=%s is none of read|write:ERRNO:N (or N+, @FILE), slow:EACH_US:BLOCK_US and late:US",
                 settings.store_fault);
     }
   }

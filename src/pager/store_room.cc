@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "pager/single_pages.h"
 #include "pager/state.h"
 #include "pager/store_speed.h"
 #include "trace/counters.h"
@@ -25,16 +26,30 @@ constexpr uint64_t kSpareBytes = 8 << 20;
 constexpr uint64_t kLongestWaitS = 1'000'000'000;
 constexpr int64_t kLookAgainNs = 100'000'000;
 
-constexpr uint64_t kKnownToLackNs = 10'000'000;  // so long it is not looked again, unless somebody waits
-constexpr int kSilentLooks = 2;                  // another rank may have taken more than it keeps
+constexpr uint64_t kKnownToLackNs = 10'000'000;    // so long it is not looked again, unless somebody waits
+constexpr uint64_t kNotWrittenNs = 200'000'000;    // so long a file that could not be written is not tried again
+constexpr uint64_t kPauseIsOldNs = 1'000'000'000;  // nobody has waited for so long
+constexpr int kSilentLooks = 2;                    // another rank may have taken more than it keeps
 
 bool nearly_full = false;  // single stripes from now on
 uint32_t adopted = 0;      // which of the directories that were added to the job
 uint64_t lacked_at_ns = 0;
 
-/// The pause that lasts, if one does.
+/// Files that a write has found without room although there seemed to be some.
+struct Lack {
+  uint64_t since_ns;  // 0: it has not
+  int error;
+};
+Lack lacks[kMostFiles] = {};
+
+bool lacks_room(uint64_t file) {
+  return lacks[file].since_ns != 0 && base::monotonic_ns() - lacks[file].since_ns < kNotWrittenNs;
+}
+
+/// The pause that lasts, if one does: until something is written, since there may only seem to be room again.
 struct Pause {
   uint64_t since_ns;
+  uint64_t last_ns;  // when somebody has waited last
   int looks;
   bool told;
 };
@@ -74,6 +89,11 @@ bool place_piece(StoreFiles& files, uint64_t first) {
     }
   }
   const auto count = static_cast<uint64_t>(files.striped);
+  for (uint64_t file = 0; file < count; ++file) {
+    if (lacks_room(file)) {
+      return false;
+    }
+  }
   bool fits = true;
   enum { kLook, kTake, kGiveBack };  // whoever takes all that is left, if only to give it back, lets others think it is gone
   for (int turn = kLook; turn <= (fits ? kTake : kGiveBack); ++turn) {
@@ -101,26 +121,103 @@ bool place_piece(StoreFiles& files, uint64_t first) {
   return fits;
 }
 
-/// Puts a stripe where it belongs, or else where there is room. Returns an errno value.
-int place_stripe(StoreFiles& files, uint64_t stripe) {
+/// Puts a stripe where it belongs, or else where there is room, but not in file `except`. Returns an errno value.
+int place_stripe(StoreFiles& files, uint64_t stripe, int except = -1) {
   const int usual = static_cast<int>(stripe % static_cast<uint64_t>(files.striped));
+  const uint8_t before = files.placed[stripe];
   int first_error = 0;
   for (int turn = 0; turn < files.count; ++turn) {
     const int file = (usual + turn) % files.count;
-    files.placed[stripe] = static_cast<uint8_t>(file + 1);
-    const StorePlace place = place_of(files, stripe * kStripeBytes);
-    const int error = set_room_aside(place.descriptor, place.offset, kStripeBytes);
-    if (error == 0) {
-      trace::count(Counter::kStripesElsewhere, turn > 0 ? 1 : 0);
-      return 0;
+    int error = lacks[file].error;
+    if (file != except && !lacks_room(static_cast<uint64_t>(file))) {
+      files.placed[stripe] = static_cast<uint8_t>(file + 1);
+      const StorePlace place = place_of(files, stripe * kStripeBytes);
+      error = set_room_aside(place.descriptor, place.offset, kStripeBytes);
+      if (error == 0) {
+        trace::count(Counter::kStripesElsewhere, turn > 0 ? 1 : 0);
+        return 0;
+      }
+      if (is_lack_of_room(error)) {
+        give_room_back(place.descriptor, place.offset, kStripeBytes);  // a part may have been had
+      }
+      files.placed[stripe] = before;
     }
-    if (is_lack_of_room(error)) {
-      give_room_back(place.descriptor, place.offset, kStripeBytes);  // a part may have been had
-    }
-    files.placed[stripe] = 0;
-    first_error = turn == 0 ? error : first_error;
+    first_error = first_error == 0 ? error : first_error;
   }
   return first_error;
+}
+
+/// Whether storage has what the block contains, or the disk is at work on it (`moves`).
+bool is_stored(uint64_t block, bool& moves) {
+  const uint64_t word = word_of(block).load(std::memory_order_acquire);
+  const uint64_t now = arena::state_of(word);
+  switch (now) {
+    case arena::kReading:
+    case arena::kWriting:
+      moves = true;
+      return true;
+    case arena::kSinglePages:
+      moves = moves || pages_are_moving(block);
+      return true;
+    case arena::kResident:
+      return (word & (arena::kHasCopy | arena::kDirty)) == arena::kHasCopy;
+    default:
+      return now == arena::kStored;
+  }
+}
+
+int copy_block(const StorePlace& from, const StorePlace& to) {
+  static char* content = nullptr;
+  content = content == nullptr ? static_cast<char*>(base::reserve_memory(arena::kBlockBytes)) : content;
+  if (content == nullptr) {
+    return ENOMEM;
+  }
+  const auto move_all = [](long number, const StorePlace& place) {
+    for (uint64_t done = 0; done < arena::kBlockBytes;) {
+      const long result = system_call(number, place.descriptor, content + done, arena::kBlockBytes - done, place.offset + done);
+      const uint64_t moved = base::is_error(result) ? 0 : whole_pages(static_cast<uint64_t>(result));
+      if (moved == 0 && result != -EINTR) {
+        return base::is_error(result) ? static_cast<int>(-result) : EIO;
+      }
+      done += moved;
+    }
+    return 0;
+  };
+  const int error = move_all(SYS_pread64, from);
+  return error != 0 ? error : move_all(SYS_pwrite64, to);
+}
+
+/// Puts a stripe that can no longer be written where it is on another file, with what it has of blocks that are not in memory.
+/// (Who waits for these: there are three at most, and it happens to full disks only.) Returns an errno value.
+int move_stripe(StoreFiles& files, uint64_t stripe) {
+  constexpr uint64_t kBlocks = kStripeBytes / arena::kBlockBytes;
+  const uint8_t before = files.placed[stripe];
+  const int file = before - 1;
+  bool moves = false;
+  bool stored[kBlocks] = {};
+  for (uint64_t each = 0; each < kBlocks; ++each) {
+    stored[each] = is_stored(stripe * kBlocks + each, moves);
+  }
+  if (moves) {
+    return lacks[file].error;  // for now
+  }
+  const StorePlace from = place_of(files, stripe * kStripeBytes);
+  int error = place_stripe(files, stripe, file);
+  if (error != 0) {
+    return error;
+  }
+  const StorePlace to = place_of(files, stripe * kStripeBytes);
+  for (uint64_t each = 0; each < kBlocks && error == 0; ++each) {
+    const uint64_t offset = each * arena::kBlockBytes;
+    error = stored[each] ? copy_block({from.descriptor, from.offset + offset}, {to.descriptor, to.offset + offset}) : 0;
+  }
+  if (is_lack_of_room(error)) {
+    note_lack_of_store_room(stripe * kStripeBytes, error);
+  }
+  files.placed[stripe] = error != 0 ? before : files.placed[stripe];
+  const StorePlace& left = error != 0 ? to : from;
+  give_room_back(left.descriptor, left.offset, kStripeBytes);
+  return error;
 }
 
 /// Opens what was added to the job since it was looked at last.
@@ -137,16 +234,21 @@ void adopt_added_directories(StoreFiles& files) {
 }
 static_assert(node::kMostAddedDirectories <= 32);
 
-/// Puts a stripe somewhere. Returns an errno value.
+bool can_be_written(const StoreFiles& files, uint64_t stripe) {
+  return files.placed[stripe] != 0 && !lacks_room(files.placed[stripe] - uint64_t{1});
+}
+
+/// Puts a stripe somewhere where it can be written, as far as is known. Returns an errno value.
 int place(StoreFiles& files, uint64_t stripe) {
-  if (!nearly_full && place_piece(files, stripe / kPieceStripes * kPieceStripes)) {
+  if (can_be_written(files, stripe) || (!nearly_full && place_piece(files, stripe / kPieceStripes * kPieceStripes))) {
     return 0;
   }
   nearly_full = true;
-  int error = place_stripe(files, stripe);
+  const auto put = [&] { return files.placed[stripe] != 0 ? move_stripe(files, stripe) : place_stripe(files, stripe); };
+  int error = put();
   if (is_lack_of_room(error)) {
     adopt_added_directories(files);
-    error = place_stripe(files, stripe);
+    error = put();
   }
   return error;
 }
@@ -225,6 +327,7 @@ bool wait_a_little(int error) {
   }
   serve_node_for_a_moment();
   forget_timed_read();
+  pause.last_ns = base::monotonic_ns();
   return true;
 }
 
@@ -245,7 +348,7 @@ bool is_lack_of_room(int error) { return error == ENOSPC || error == EDQUOT; }
 bool has_store_room(uint64_t offset) {
   StoreFiles& files = state.files;
   const uint64_t stripe = offset / kStripeBytes;
-  if (files.placed[stripe] != 0) {
+  if (can_be_written(files, stripe)) {
     return true;
   }
   const uint64_t now = base::monotonic_ns();
@@ -263,26 +366,26 @@ bool has_store_room(uint64_t offset) {
 void await_store_room(uint64_t offset) {
   StoreFiles& files = state.files;
   const uint64_t stripe = offset / kStripeBytes;
-  if (files.placed[stripe] != 0) {
-    return;
-  }
   int error = place(files, stripe);
   while (is_lack_of_room(error) && wait_a_little(error)) {
     error = place(files, stripe);
   }
-  end_pause(error == 0);
   if (error != 0) {
+    end_pause(false);
     die_of_transfer(true, kStripeBytes, error);
   }
 }
 
-void await_room_to_write_again(uint64_t bytes, int error) {
-  if (!wait_a_little(error)) {
-    end_pause(false);
-    die_of_transfer(true, bytes, error);
-  }
+void note_lack_of_store_room(uint64_t offset, int error) {
+  lacks[state.files.placed[offset / kStripeBytes] - 1] = {base::monotonic_ns(), error};
 }
 
 void note_written_to_storage() { end_pause(true); }
+
+void end_old_pause() {
+  if (pause.since_ns != 0 && base::monotonic_ns() - pause.last_ns > kPauseIsOldNs) {
+    end_pause(true);
+  }
+}
 
 }  // namespace headroom::pager

@@ -5,8 +5,12 @@
 // what need not leave stays. If it must, since somebody waits for its room, the rank waits (--storage-wait): somebody may free
 // room, or add a directory to the running job (`headroom storage add`), which puts its name into the ledger. The thread of the
 // pager waits, so the rank's memory stands still meanwhile, and so do, in the end, the ranks that want memory of it; but it
-// lets processes join, and notices those that die. File systems that cannot set room aside (NFS, FUSE) are asked how much they
-// have, and may have less when it is written: such a write waits in the same way and is tried again.
+// lets processes join, and notices those that die.
+//
+// File systems that cannot set room aside (NFS, FUSE) are asked how much they have, and may have less when it is written;
+// others set aside what a quota or a copy of what is overwritten (btrfs) then takes. A write that so finds no room is given up:
+// its blocks stay, as dirty as before, and their stripe goes to another directory, with what is stored of it. The file is not
+// tried again for a moment. If no other has room and somebody waits for memory, the rank pauses as above.
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once
@@ -20,13 +24,14 @@ bool is_lack_of_room(int error);
 
 /// Sets room aside for what may be written at these bytes of the store, which lie in one stripe; false if there is none now.
 bool has_store_room(uint64_t offset);
-/// The same, and waits for it. Ends the process, with a message, if none comes.
+/// The same, and waits until there seems to be some. Ends the process, with a message, if none comes.
 void await_store_room(uint64_t offset);
 
-/// A write of so many bytes has failed for lack of room: returns when it may be tried again, or ends the process if that has
-/// taken too long.
-void await_room_to_write_again(uint64_t bytes, int error);
+/// A write there has failed for lack of room.
+void note_lack_of_store_room(uint64_t offset, int error);
 /// A write has succeeded.
 void note_written_to_storage();
+/// Ends a pause after which nothing had to be written.
+void end_old_pause();
 
 }  // namespace headroom::pager

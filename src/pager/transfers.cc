@@ -1,7 +1,8 @@
 // Transfers between blocks and the store: starting them, and acting on their ends.
 //
 // A transfer covers up to kTransferBlocks adjacent blocks, or pages of one block. An error of the store ends the process with a
-// message: memory that cannot be written or read back is never silently lost.
+// message: memory that cannot be written or read back is never silently lost. But what only lacked room to be written is still
+// here, and stays (store_room.h).
 #include <string.h>
 
 #include "arena/whole_blocks.h"
@@ -63,10 +64,10 @@ void act_on(const Completion& done) {
   const uint64_t number = number_of(done.tag);
   const uint64_t count = count_of(done.tag);
   const uint64_t bytes = count * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
+  const auto page = static_cast<uint32_t>(number % kPagesOfBlock);
   if (done.write && is_lack_of_room(done.error)) {
-    await_room_to_write_again(bytes, done.error);
-    const uint64_t offset = number * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
-    submit({true, offset, reinterpret_cast<void*>(state.partition->alias + offset), bytes, done.tag});
+    note_lack_of_store_room(number * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes), done.error);
+    kind == kPages ? page_write_lacked_room(number / kPagesOfBlock, page, count) : write_lacked_room(number, count);
     return;
   }
   if (done.error != 0) {
@@ -75,7 +76,6 @@ void act_on(const Completion& done) {
   if (done.write) {
     note_written_to_storage();
   }
-  const auto page = static_cast<uint32_t>(number % kPagesOfBlock);
   const char* buffer = done.write || kind == kFill ? nullptr
                        : kind == kPages            ? content_of_page(number / kPagesOfBlock, page)
                                                    : read_buffer_of(number);
@@ -127,7 +127,6 @@ void start_transfer(bool write, uint64_t first, uint64_t count) {
   const uint64_t offset = first * arena::kBlockBytes;
   const uint64_t bytes = count * arena::kBlockBytes;
   if (write) {
-    await_store_room(offset);
     note_written(offset, reinterpret_cast<const void*>(state.partition->alias + offset), bytes);
   }
   char* buffer = write ? nullptr : take_read_buffer(first, count);

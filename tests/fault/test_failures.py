@@ -112,12 +112,12 @@ def test_full_file_system(mpi, wait, tmp_path):
 
 
 @contextlib.contextmanager
-def started_on_a_full_disk(mpi, mount, report, *arguments):
+def started_on_a_full_disk(mpi, mount, report, *arguments, **settings):
     """A job whose memory does not fit on the small disk at `mount`, once it has said so; it needs 150 MiB there."""
     program = compile_program(mpi, "out_of_core.c")
     options = ["--memory", "48M", "--storage", mount, "--storage-wait", "60", "--json", report, *arguments]
     command = [*mpi.command(2), HEADROOM, "run", *options, program, "96", "2"]
-    env = environment() | {"PYTHONUNBUFFERED": "1"}
+    env = environment(**settings) | {"PYTHONUNBUFFERED": "1"}
     words = [str(word) for word in command]
     job = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     said = ""
@@ -162,6 +162,23 @@ def test_a_directory_is_added_to_a_job_whose_storage_is_full(mpi, tmp_path):
     run = json.loads(report.read_text())
     assert run["storage_added"] == [str(other)]
     assert run["total"]["storage_full_ns"] > 0 and run["total"]["stripes_elsewhere"] > 0
+
+
+def test_a_directory_is_added_to_a_job_whose_storage_cannot_be_written(mpi, tmp_path):
+    """It has room, says its file system, and what is written fails all the same: quotas on NFS, copies on write. What was
+    written before is where it was, and what is to be written goes to the directory that was added."""
+    report = tmp_path / "report.json"
+    other = tmp_path / "other"
+    other.mkdir()
+    fault = "write:EDQUOT:40+@0"
+    with started_on_a_full_disk(mpi, "/var/tmp", report, "--checksums", "on", store_fault=fault) as job:
+        added = headroom("storage", "add", other, "--process", rank_of(job))
+        assert added.returncode == 0, added.stderr
+        said, _ = job.communicate(timeout=60)
+        assert job.returncode == 0 and said.count("the run goes on") == 1, said
+    run = json.loads(report.read_text())
+    assert run["total"]["storage_full_ns"] > 0 and run["total"]["stripes_elsewhere"] > 0
+    assert run["total"]["evictions_given_up"] > 0
 
 
 @every_second("mpi")

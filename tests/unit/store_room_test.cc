@@ -1,0 +1,115 @@
+// Writes that find no room on storage although there seemed to be some: what they were to write stays, and goes to another
+// directory if there is one.
+#include "pager/store_room.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <random>
+#include <vector>
+
+#include "environment.h"
+#include "heap/heap.h"
+#include "pager/pager.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using trace::counted;
+using trace::Counter;
+
+constexpr uint64_t kArray = 72 << 20;
+constexpr uint64_t kWords = kArray / 8;
+constexpr uint64_t kFits = (8 << 20) / 8;  // words
+constexpr uint64_t kWordsOfPage = arena::kPageBytes / 8;
+
+uint64_t* start_with_fault(const char* fault) {
+  setenv("HEADROOM_STORE_FAULT", fault, 1);
+  setenv("HEADROOM_STORAGE_WAIT", "0", 1);
+  test::set_environment("24M", "auto");
+  return start() == base::Status::kOk ? static_cast<uint64_t*>(heap::allocate(kArray, 1, false)) : nullptr;
+}
+
+uint64_t count_wrong(const uint64_t* array, uint64_t words, uint64_t round) {
+  uint64_t wrong = 0;
+  for (uint64_t index = 0; index < words; ++index) {
+    wrong += array[index] != index * 3 + round ? 1 : 0;
+  }
+  return wrong;
+}
+
+void fill(uint64_t* array, uint64_t words, uint64_t round) {
+  for (uint64_t index = 0; index < words; ++index) {
+    array[index] = index * 3 + round;
+  }
+}
+
+TEST(StoreRoom, AWriteThatNobodyNeedsDoesNotEndARunThatFits) {
+  setenv("HEADROOM_EVICT", "aggressive", 1);
+  uint64_t* array = start_with_fault("write:ENOSPC:1+");
+  ASSERT_TRUE(is_armed());
+  fill(array, kFits, 1);
+  for (int round = 0; round < 10; ++round) {
+    will_not_need(array, kFits * 8);
+    usleep(20'000);
+    set_idle(true);
+    usleep(100'000);
+    set_idle(false);
+    EXPECT_EQ(count_wrong(array, kFits, 1), 0U);
+  }
+  EXPECT_GT(counted(Counter::kEvictionsGivenUp), 0U);
+  EXPECT_EQ(counted(Counter::kBytesWritten), 0U);
+  EXPECT_EQ(counted(Counter::kStorageFullNs), 0U);
+  EXPECT_TRUE(test::invariants_hold());
+}
+
+TEST(StoreRoomDeathTest, IfSomebodyNeedsItTheRunEndsWithTheCause) {
+  EXPECT_EXIT(
+      {
+        uint64_t* array = start_with_fault("write:EDQUOT:20+");
+        fill(array, kWords, 1);
+        _exit(0);
+      },
+      testing::ExitedWithCode(2), "writing .* failed: Disk quota exceeded.*--storage");
+}
+
+/// What is written from the `nth` time on to the first of two directories fails.
+class StoreRoomElsewhere : public testing::TestWithParam<int> {};
+
+TEST_P(StoreRoomElsewhere, WhatOneDirectoryCannotTakeGoesToAnother) {
+  setenv("HEADROOM_STORE_FAULT", ("write:ENOSPC:" + std::to_string(GetParam()) + "+@0").c_str(), 1);
+  setenv("HEADROOM_STORAGE_WAIT", "5", 1);
+  setenv("HEADROOM_CHECKSUMS", "on", 1);
+  test::set_environment("24M", "auto");
+  setenv("HEADROOM_STORAGE", "/var/tmp:/var/tmp", 1);
+  base::load_settings();
+  ASSERT_EQ(start(), base::Status::kOk);
+  auto* array = static_cast<uint64_t*>(heap::allocate(kArray, 1, false));
+  fill(array, kWords, 1);
+  EXPECT_EQ(count_wrong(array, kWords, 1), 0U);
+  fill(array, kWords, 2);
+  EXPECT_EQ(count_wrong(array, kWords, 2), 0U);
+  // Here and there: single pages of blocks whose rest is on storage.
+  std::mt19937_64 random(7);
+  for (int change = 0; change < 20'000; ++change) {
+    const uint64_t page = random() % (kWords / kWordsOfPage);
+    for (uint64_t word = page * kWordsOfPage; word < (page + 1) * kWordsOfPage; word += 8) {
+      ASSERT_TRUE(array[word] == word * 3 + 2 || array[word] == word * 3 + 3);
+      array[word] = word * 3 + 3;
+    }
+  }
+  uint64_t wrong = 0;
+  for (uint64_t index = 0; index < kWords; ++index) {
+    wrong += array[index] != index * 3 + 2 && (index % 8 != 0 || array[index] != index * 3 + 3) ? 1 : 0;
+  }
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_GT(counted(Counter::kStripesElsewhere), 0U);
+  EXPECT_TRUE(test::invariants_hold());
+}
+
+INSTANTIATE_TEST_SUITE_P(From, StoreRoomElsewhere, testing::Values(1, 15, 60, 150));
+
+}  // namespace
+}  // namespace headroom::pager
