@@ -84,7 +84,10 @@ def test_the_same_without_headroom(case, tmp_path, monkeypatch):
     assert done.stdout == refused.get(case, "ok") + "\n"
 
 
-@pytest.mark.parametrize(("case", "ranks"), [("tallies", 6), ("attributes", 3), ("errors", 2), ("successes", 3), ("freed", 2), ("operations", 2)])
+OF_MPI = {"tallies": 6, "attributes": 3, "errors": 2, "successes": 3, "freed": 2, "operations": 2, "statuses": 2}
+
+
+@pytest.mark.parametrize(("case", "ranks"), OF_MPI.items())
 def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
     program = compile_program(mpi, "fine_print_mpi.c")
     run = headroom_run([program, case], tmp_path, before=mpi.command(ranks), memory="1G", timeout=60)

@@ -542,6 +542,48 @@ static void floods(void) {
   free(elsewhere);
 }
 
+/// Calls about several requests write the error of a status only if one has failed; then that of each.
+static void statuses(void) {
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  for (int round = 0; round < 8; ++round) {
+    const int way = round / 2, fails = round % 2;
+    const int sent[3] = {1, 2, 3};
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+      for (int tag = 0; tag < 3; ++tag) {
+        MPI_Send(sent, fails && tag == 1 ? 2 : 1, MPI_INT, 1, tag, MPI_COMM_WORLD);
+      }
+      MPI_Barrier(MPI_COMM_WORLD);
+      continue;
+    }
+    int got[3], indices[3], flag = 0, done = 0, error = MPI_SUCCESS;
+    MPI_Request requests[3];
+    MPI_Status all[3];
+    for (int tag = 0; tag < 3; ++tag) {
+      MPI_Irecv(&got[tag], 1, MPI_INT, 0, tag, MPI_COMM_WORLD, &requests[tag]);
+      all[tag].MPI_ERROR = 77;
+    }
+    MPI_Barrier(MPI_COMM_WORLD); /* all have come */
+    if (way == 0) {
+      error = MPI_Waitall(3, requests, all);
+    } else if (way == 1) {
+      while (!flag && error == MPI_SUCCESS) {
+        error = MPI_Testall(3, requests, &flag, all);
+      }
+    } else if (way == 2) {
+      error = MPI_Waitsome(3, requests, &done, indices, all);
+    } else {
+      error = MPI_Testsome(3, requests, &done, indices, all);
+    }
+    must(way < 2 || done == 3, "not all are there");
+    must(class_of(error) == (fails ? MPI_ERR_IN_STATUS : MPI_SUCCESS), "the error of several");
+    for (int tag = 0; tag < 3; ++tag) {
+      const int wanted = !fails ? 77 : tag == 1 ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+      must(all[tag].MPI_ERROR == 77 ? wanted == 77 : class_of(all[tag].MPI_ERROR) == wanted, "the error of a status");
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   int provided;
   if (argc > 1 && strcmp(argv[1], "probes") == 0) {
@@ -570,6 +612,8 @@ int main(int argc, char** argv) {
     operations();
   } else if (strcmp(name, "floods") == 0) {
     floods();
+  } else if (strcmp(name, "statuses") == 0) {
+    statuses();
   } else if (strncmp(name, "leave", 5) != 0) {
     wrong = "no such case";
   }
