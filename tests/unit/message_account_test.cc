@@ -64,7 +64,7 @@ TEST_F(MessageAccount, ACopyCountsOnceWhenMemoryBecomesShort) {
       memset(place, 7, kMessage);
       const Content content = {place, kMessage, nullptr};
       if (endpoint().send(rank.member(1), {9, 0, 1}, content, SendKind::kStandard, 0, sending) == SendOutcome::kPending) {
-        endpoint().copy_aside(sending);
+        endpoint().copy_aside(sending, false);
         must(endpoint().is_finished(sending), "copied aside");
       }
     }
