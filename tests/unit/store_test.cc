@@ -311,7 +311,7 @@ TEST(Store, TheNthTransferFailsAsAsked) {
   test::set_environment("64M", "auto");
   const auto file = open_store_files();
   ASSERT_TRUE(file.ok());
-  Store* store = make_faulty_store(make_thread_store(file.value), "write:EIO:2");
+  Store* store = make_faulty_store(make_thread_store(file.value), file.value, "write:EIO:2");
   ASSERT_NE(store, nullptr);
   Memory memory(kPiece);
   memset(memory.address, 1, kPiece);
@@ -322,8 +322,8 @@ TEST(Store, TheNthTransferFailsAsAsked) {
 }
 
 TEST(Store, ABadFaultIsRefused) {
-  for (const char* text : {"write", "write:EIO", "write:EWHAT:1", "sometimes:EIO:1", "read:EIO:0"}) {
-    EXPECT_EQ(make_faulty_store(nullptr, text), nullptr) << text;
+  for (const char* text : {"write", "write:EIO", "write:EWHAT:1", "sometimes:EIO:1", "read:EIO:0", "read:EIO:1@16"}) {
+    EXPECT_EQ(make_faulty_store(nullptr, {}, text), nullptr) << text;
   }
 }
 
