@@ -11,6 +11,7 @@ PostedQueue::PostedQueue() {
 
 void PostedQueue::append(PostedReceive* receive) {
   receive->order = next_order_++;
+  ++count_;
   indexes_[open_parts(receive->envelope)].append(receive);
 }
 
@@ -25,14 +26,9 @@ PostedReceive* PostedQueue::find(const Envelope& message) {
   return earliest;
 }
 
-void PostedQueue::remove(PostedReceive* receive) { indexes_[open_parts(receive->envelope)].remove(receive); }
-
-uint64_t PostedQueue::count() const {
-  uint64_t sum = 0;
-  for (const auto& index : indexes_) {
-    sum += index.count();
-  }
-  return sum;
+void PostedQueue::remove(PostedReceive* receive) {
+  indexes_[open_parts(receive->envelope)].remove(receive);
+  --count_;
 }
 
 UnexpectedQueue::UnexpectedQueue() {

@@ -167,11 +167,12 @@ class PostedQueue {
   /// The earliest receive that a message with this envelope fits, or nullptr; it stays in the queue.
   PostedReceive* find(const Envelope& message);
   void remove(PostedReceive* receive);
-  [[nodiscard]] uint64_t count() const;
+  [[nodiscard]] uint64_t count() const { return count_; }
   [[nodiscard]] uint64_t comparisons() const { return comparisons_; }
 
  private:
   Index<PostedReceive> indexes_[kIndexes];
+  uint64_t count_ = 0;  // in all of them: asked at each message
   uint64_t next_order_ = 0;
   uint64_t comparisons_ = 0;
 };

@@ -92,15 +92,16 @@ def direct_body(function: Function) -> list[str]:
         name, ending, names = blocking_name(function), f"Starts({names[-1]})", names[:-1]
     lines = [
         "  if (direct_on) {",
+        "    Communicator& communicator = *communicator_of(comm);",
         "    int error = MPI_SUCCESS;",
-        f"    if (direct_{name.removesuffix('_c')}({ending}, {', '.join(names)}, error)) {{",
+        f"    if (may_be_direct(communicator) && direct_{name.removesuffix('_c')}({ending}, {', '.join(names)}, error)) {{",
         "      return error;",
         "    }",
     ]
     unseen = {"Allreduce": "unseen_allreduces", "Reduce": "unseen_trees"}.get(function.name.removesuffix("_c"))
     if unseen:
-        lines.append(f"    show_unseen(comm, &Communicator::{unseen});")
-    return [*lines, "    count_left_to_library(comm);", "  }"]
+        lines.append(f"    show_unseen(communicator, comm, &Communicator::{unseen});")
+    return [*lines, "    count_left_to_library(communicator, comm);", "  }"]
 
 
 def window_body(function: Function) -> list[str]:
