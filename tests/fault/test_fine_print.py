@@ -43,7 +43,9 @@ SYSTEMS_TOO = [
 ]
 
 
-@pytest.mark.parametrize("case", [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "forks", "sockets"])
+@pytest.mark.parametrize(
+    "case", [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "forks", "sockets"]
+)
 def test_fine_print(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     memory = "48M" if case in PRESSED else "256M"

@@ -1,7 +1,8 @@
 /* Collective calls: content of every one, many sizes, with and without gaps, in place, by every root, on MPI_COMM_WORLD and on
  * a communicator with the ranks turned round. Prints "collectives ok", how many calls were made that direct messages serve, and
- * how many reductions depend on the order of folding (sums of reals do not between two ranks). Arguments: "direct" if those are to be in the order of the ranks,
- * "passed" if the calls are the library's: Open MPI's wants a datatype also where there is nothing to send. */
+ * how many reductions depend on the order of folding (sums of reals do not between two ranks). Arguments: "direct" if those are
+ * to be in the order of the ranks, "passed" if the calls are the library's: Open MPI's wants a datatype also where there is
+ * nothing to send. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Every operation that is exact in any order, on every kind of integer, and the least, the largest and their places on numbers
-   with a point too, and between two ranks their sums and products: by each call that folds, against a fold of its own. Prints "ok" and how many collectives each rank made.
-   usage: exact_operations */
+   with a point too, and between two ranks their sums and products: by each call that folds, against a fold of its own. Prints
+   "ok" and how many collectives each rank made. usage: exact_operations */
 #include <mpi.h>
 #include <stdint.h>
 
