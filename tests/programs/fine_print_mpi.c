@@ -584,42 +584,6 @@ static void statuses(void) {
   }
 }
 
-/// A rank that sends and sends does not keep those of another node from who receives from any. 2 nodes, 4 ranks.
-static void fairness(void) {
-  enum { MANY = 2000, FEW = 20 };
-  for (int way = 0; way < 3; ++way) {
-    const int count = rank == 2 ? MANY : rank == 1 ? FEW : 0;
-    for (int message = 0; message < count; ++message) {
-      MPI_Send(&message, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
-    }
-    MPI_Barrier(MPI_COMM_WORLD); /* all are there */
-    int few = 0, last_of_few = 0;
-    for (int message = 0; rank == 0 && message < MANY + FEW; ++message) {
-      int content, flag = 0;
-      MPI_Status status;
-      MPI_Message taken;
-      if (way == 0) {
-        MPI_Recv(&content, 1, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &status);
-      } else if (way == 1) {
-        while (!flag) {
-          MPI_Iprobe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &flag, &status);
-        }
-        MPI_Recv(&content, 1, MPI_INT, status.MPI_SOURCE, 1, MPI_COMM_WORLD, &status);
-      } else {
-        MPI_Mprobe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &taken, &status);
-        MPI_Mrecv(&content, 1, MPI_INT, &taken, &status);
-      }
-      if (status.MPI_SOURCE == 1) {
-        must(content == few++, "the order of messages");
-        last_of_few = message;
-      }
-    }
-    must(rank != 0 || few == FEW, "messages are lost");
-    must(last_of_few < 10 * FEW, "another node waits");
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
-}
-
 int main(int argc, char** argv) {
   int provided;
   if (argc > 1 && strcmp(argv[1], "probes") == 0) {
@@ -650,8 +614,6 @@ int main(int argc, char** argv) {
     floods();
   } else if (strcmp(name, "statuses") == 0) {
     statuses();
-  } else if (strcmp(name, "fairness") == 0) {
-    fairness();
   } else if (strncmp(name, "leave", 5) != 0) {
     wrong = "no such case";
   }
