@@ -61,6 +61,7 @@ struct Sending {
   bool helped = false;
   bool copied_aside = false;
   bool waits = false;          // for its receiver, although it is copied aside: there was no room for that
+  uint64_t denied_ns = 0;      // when it was first denied a copy, or to go on, for lack of room
   uint64_t seen_taken_ns = 0;  // when it was first seen that the receiver copies alone
   int member = 0;
   uint64_t streamed = 0;     // bytes put into the ring
@@ -149,7 +150,7 @@ void expect_overwriting(const Content& to);
 void expect_overwriting(const Content& to, const Content& from);
 
 /// So many records of a channel are taken in one look at the channels.
-inline constexpr uint32_t kRecordsAtOnce = 64;
+inline constexpr uint32_t kRecordsAtOnce = 4096;
 
 /// Who sends so often without having heard from the receiver is likely to go on like that.
 inline constexpr uint8_t kManyInARow = 2;
@@ -301,7 +302,7 @@ class Endpoint {
   bool offer(Sending& sending);
   bool offer_attached(Sending& sending);
   [[nodiscard]] uint64_t most_aside() const;
-  [[nodiscard]] bool has_room_aside(uint64_t bytes) const;
+  [[nodiscard]] bool has_room_aside(uint64_t bytes, uint64_t more) const;
   bool set_aside(Sending& sending, bool must);
   bool set_aside_at_once(Sending& sending);
   bool set_own_aside(Sending& sending);

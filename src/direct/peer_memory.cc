@@ -120,10 +120,11 @@ arena::BlockWord* open_peer_blocks(const node::Session& session, int index) {
 
 void empty_memory_of_who_left(const node::Session& session) {
   for (int index = 0; index < node::kMaxMembers; ++index) {
+    const node::Member& member = session.ledger->members[index];
     if (index == session.index || known[index].load(std::memory_order_acquire) != Known::kThere ||
         bytes_of_members[index] == 0 ||
-        session.ledger->members[index].state.load(std::memory_order_acquire) !=
-            static_cast<uint32_t>(node::MemberState::kLeft)) {
+        member.state.load(std::memory_order_acquire) != static_cast<uint32_t>(node::MemberState::kLeft) ||
+        member.counters[static_cast<int>(trace::Counter::kForks)].load(std::memory_order_relaxed) != 0) {
       continue;
     }
     (void)base::system_call(SYS_madvise, arena::partition_base(index), bytes_of_members[index], MADV_REMOVE);

@@ -21,8 +21,9 @@ bool open_peer_memory(const node::Session& session, int index);
 arena::BlockWord* open_peer_blocks(const node::Session& session, int index);
 
 /// Gives the memory of members that have left to the system: their files last as long as they are mapped here, and what they
-/// had is no longer on their account. (Not of those that died: survivors may be reading there, and learn of it later.) Called
-/// by the pager's thread when something has changed on the node.
+/// had is no longer on their account. (Not of those that died: survivors may be reading there, and learn of it later. Nor of
+/// those that have forked: their children map it privately, and would find holes where they had zeros.) Called by the pager's
+/// thread when something has changed on the node.
 void empty_memory_of_who_left(const node::Session& session);
 
 /// Before [begin, begin + bytes) of a peer's partition, which is held, is copied from or to: has the kernel map its pages here

@@ -26,9 +26,10 @@ constexpr uint64_t kRingPart = 4;
 /// What is copied aside while memory is short, as long as all of it is no more than what may be held; other content streams.
 constexpr uint64_t kLargestAsideShort = 1 << 20;
 /// What may be copied aside of shorter content while memory is enough: this part of the rank's share, and no more than so much.
-/// Programs that rely on more being buffered end with no library.
 constexpr int64_t kAsidePart = 8;
 constexpr int64_t kMostAside = 64 << 20;
+/// Who has waited so long for room is copied aside without it: its receiver may wait for what comes next.
+constexpr uint64_t kDeniedNs = 100'000'000;
 
 Layout* layout_of(const Content& content) { return const_cast<Layout*>(content.layout); }
 
@@ -143,15 +144,15 @@ uint64_t Endpoint::most_aside() const {
   return static_cast<uint64_t>(part < kMostAside ? part : kMostAside);
 }
 
-/// Whether content of so many bytes may be copied aside. What is as short as what every library buffers always may, and what is
-/// so long that it is reserved in the budget may as far as the budget has room.
-bool Endpoint::has_room_aside(uint64_t bytes) const {
+/// Whether content of so many bytes may be copied aside, which takes `more` memory. What is as short as what every library
+/// buffers always may, and what is so long that it is reserved in the budget may as far as the budget has room.
+bool Endpoint::has_room_aside(uint64_t bytes, uint64_t more) const {
   if (bytes <= kLargestPayload || (bytes >= kRingBytes && !pager::is_armed())) {
     return true;
   }
   const uint64_t most = most_aside();
   const bool is_little = bytes <= kSmallRingBytes && most < kRingBytes;  // in all no more than a ring
-  return aside_bytes_.load(std::memory_order_relaxed) + bytes <= (is_little ? kRingBytes : most);
+  return aside_bytes_.load(std::memory_order_relaxed) + more <= (is_little ? kRingBytes : most);
 }
 
 /// Copies the content into message memory; false if it may not, or cannot, be there. `must`: nobody may wait for its receiver.
@@ -159,7 +160,7 @@ bool Endpoint::set_aside(Sending& sending, bool must) {
   const uint64_t bytes = sending.content.bytes;
   // What streams while memory is short does so although nobody may wait: it is its sender's to see to that.
   const bool may_stream = bytes > kSmallRingBytes && pager::is_armed();
-  if ((may_stream && bytes > kLargestAsideShort) || ((may_stream || !must) && !has_room_aside(bytes))) {
+  if ((may_stream && bytes > kLargestAsideShort) || ((may_stream || !must) && !has_room_aside(bytes, bytes))) {
     return false;
   }
   const bool counted = bytes >= kRingBytes;
@@ -470,10 +471,15 @@ bool Endpoint::is_finished(Sending* sending) {
 /// Copies aside without the lock: until it is over, a send is its thread's alone.
 void Endpoint::copy_aside(Sending* sending, bool must) {
   must = must || sending->member == session_->index;
-  sending->waits = sending->waits && !must;
-  if (!must && !sending->streams && !has_room_aside(sending->content.bytes)) {
-    return;  // without a word to the receiver, which may be about to take it
+  if (!must && !sending->streams && !has_room_aside(sending->content.bytes, sending->waits ? 0 : sending->content.bytes)) {
+    const uint64_t now = base::monotonic_ns();
+    sending->denied_ns = sending->denied_ns == 0 ? now : sending->denied_ns;
+    if (now - sending->denied_ns < kDeniedNs) {
+      return;  // without a word to the receiver, which may be about to take it
+    }
+    must = true;
   }
+  sending->waits = false;  // if it was copied without room for that, there is some now
   if (sending->streams) {
     const Guard guard(*this);
     set_stream_aside(*sending);

@@ -220,7 +220,12 @@ class Replacing {
     }
     pager::program_is_replaced(true);
   }
-  ~Replacing() { pager::program_is_replaced(false); }
+  ~Replacing() {
+    pager::program_is_replaced(false);
+    if (heap::has_pager()) {
+      node::return_to_session(pager::session());
+    }
+  }
   Replacing(const Replacing&) = delete;
   Replacing& operator=(const Replacing&) = delete;
 };

@@ -76,7 +76,8 @@ template <typename ReadAt>
 bool read_claimed(int file, size_t bytes, ReadAt read_at, ssize_t& result) {
   struct stat status = {};
   const off_t position = lseek(file, 0, SEEK_CUR);
-  if (position < 0 || fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || position >= status.st_size) {
+  if (bytes > SSIZE_MAX || position < 0 || fstat(file, &status) != 0 || !S_ISREG(status.st_mode) ||
+      position >= status.st_size) {
     return false;
   }
   const off_t left = status.st_size - position;

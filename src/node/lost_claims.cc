@@ -12,20 +12,19 @@ struct Words {
   int64_t reserved_bytes;
   uint32_t held_slots;
   uint32_t slots;
-  bool is_settled;  // nobody joins, or has its claims given back
+  uint64_t states;  // of all members, in one number
   bool operator==(const Words&) const = default;
 };
 
 Words read(const Ledger& ledger) {
-  Words words = {ledger.free_bytes.load(std::memory_order_acquire), 0, ledger.held_slots.load(std::memory_order_acquire), 0,
-                 true};
+  Words words = {ledger.free_bytes.load(std::memory_order_acquire), 0, ledger.held_slots.load(std::memory_order_acquire), 0, 0};
   for (const Member& member : ledger.members) {
     const auto state = static_cast<MemberState>(member.state.load(std::memory_order_acquire));
     if (state == MemberState::kAlive || state == MemberState::kLeaving) {
       words.reserved_bytes += member.reserved_bytes.load(std::memory_order_acquire);
       words.slots += member.slots.load(std::memory_order_acquire);
     }
-    words.is_settled = words.is_settled && state != MemberState::kJoining && state != MemberState::kRetired;
+    words.states = words.states * 31 + static_cast<uint64_t>(state);
   }
   return words;
 }
@@ -46,8 +45,8 @@ bool LostClaims::find(const Ledger& ledger, Difference& found) {
   for (int left = kTries; left > 0; --left) {
     const Words now = read(ledger);
     if (now == before) {
-      found = {ledger.budget - now.free_bytes - now.reserved_bytes, now.held_slots - now.slots};
-      return now.is_settled;
+      found = {ledger.budget - now.free_bytes - now.reserved_bytes, now.held_slots - now.slots, now.states};
+      return true;
     }
     before = now;
   }
@@ -64,7 +63,7 @@ bool LostClaims::give_back(Ledger& ledger, const Member& self) {
   }
   seen_ = now == last_ ? seen_ + 1 : 1;
   last_ = now;
-  if (seen_ < kLooks || now == Difference{}) {
+  if (seen_ < kLooks || (now.bytes == 0 && now.slots == 0)) {
     return false;
   }
   seen_ = 0;

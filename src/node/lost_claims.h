@@ -17,6 +17,7 @@ class LostClaims {
   struct Difference {
     int64_t bytes;
     uint32_t slots;
+    uint64_t states;  // of the members: while somebody joins or ends, what is different may be on its way
     bool operator==(const Difference&) const = default;
   };
   static bool find(const Ledger& ledger, Difference& found);

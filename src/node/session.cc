@@ -222,16 +222,11 @@ void read_executable_name(char* out, size_t bytes) {
   out[kept] = 0;
 }
 
-/// Gives back what `member` had claimed. Only the one who exchanged its state may call this.
-void give_back(const Session& session, Member& member) {
-  Ledger& ledger = *session.ledger;
-  const int64_t reserved = member.reserved_bytes.load(std::memory_order_relaxed);
-  release(ledger, member, reserved);
-  member.remote_write_target.store(0, std::memory_order_release);
-  ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
+/// Tells everybody that there is room, and that something has changed.
+void tell_everybody(const Session& session, const Member& of) {
   for (int index = 0; index < kMaxMembers; ++index) {
-    Member& other = ledger.members[index];
-    if (&other != &member && is_alive(other)) {
+    Member& other = session.ledger->members[index];
+    if (&other != &of && is_alive(other)) {
       other.slot_bell.fetch_add(1, std::memory_order_release);
       base::futex_wake(&other.slot_bell, 1, true);
       ring(session, index);
@@ -240,18 +235,22 @@ void give_back(const Session& session, Member& member) {
 }
 
 /// Takes back what a member had that is gone; false if it is not `from`, or another one is at it. Its place is free only when
-/// that is done: whoever took it before would lose what is his own.
+/// that is done: whoever took it before would lose what is his own. Who is told of it finds it so.
 bool retire(const Session& session, Member& member, MemberState from, MemberState to) {
+  Ledger& ledger = *session.ledger;
   auto expected = static_cast<uint32_t>(from);
   if (!member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kRetired),
                                             std::memory_order_acq_rel)) {
     return false;
   }
-  give_back(session, member);
+  release(ledger, member, member.reserved_bytes.load(std::memory_order_relaxed));
+  member.remote_write_target.store(0, std::memory_order_release);
+  ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   if (from == MemberState::kAlive) {
-    session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel);
+    ledger.alive.fetch_sub(1, std::memory_order_acq_rel);
   }
   member.state.store(static_cast<uint32_t>(to), std::memory_order_release);
+  tell_everybody(session, member);
   return true;
 }
 
@@ -259,7 +258,8 @@ bool retire(const Session& session, Member& member, MemberState from, MemberStat
 void retire_former_self(const Session& session) {
   for (Member& member : session.ledger->members) {
     if (&member != session.self && member.pid.load(std::memory_order_relaxed) == getpid()) {
-      (void)retire(session, member, MemberState::kAlive, MemberState::kLeft);
+      (void)(retire(session, member, MemberState::kAlive, MemberState::kLeft) ||
+             retire(session, member, MemberState::kLeaving, MemberState::kLeft));
     }
   }
 }
@@ -350,6 +350,7 @@ void ring(const Session& session, int index) {
   Member& member = session.ledger->members[index];
   if (sent == -ECONNREFUSED && member.replacing.load(std::memory_order_acquire) != 0) {
     // It has become another program.
+    (void)retire(session, member, MemberState::kLeaving, MemberState::kLeft);
     const bool is_missed = is_in_mpi(member);
     if (retire(session, member, MemberState::kAlive, is_missed ? MemberState::kDied : MemberState::kLeft) && is_missed) {
       session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
@@ -359,7 +360,10 @@ void ring(const Session& session, int index) {
 
 void ring_everybody(const Session& session) {
   for (int index = 0; index < kMaxMembers; ++index) {
-    if (index != session.index && is_alive(session.ledger->members[index])) {
+    const Member& member = session.ledger->members[index];
+    const bool may_be_another = member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kLeaving) &&
+                                member.replacing.load(std::memory_order_relaxed) != 0;
+    if (index != session.index && (is_alive(member) || may_be_another)) {
       ring(session, index);
     }
   }
@@ -502,6 +506,14 @@ bool leave_session(Session& session) {
   session.ledger->held_slots.fetch_sub(self.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   note_ends_of_all(session);
   return session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+void return_to_session(Session& session) {
+  auto leaving = static_cast<uint32_t>(MemberState::kLeaving);
+  if (session.self->state.compare_exchange_strong(leaving, static_cast<uint32_t>(MemberState::kAlive),
+                                                  std::memory_order_acq_rel)) {
+    session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
+  }
 }
 
 void abandon_session(Session& session) {

@@ -66,6 +66,9 @@ bool outlived_loss(const Session& session);
 /// the last member that leaves.
 bool leave_session(Session& session);
 
+/// This process has left, since it was about to become another program, and goes on: that failed.
+void return_to_session(Session& session);
+
 /// This process has joined, and cannot take part after all: nobody watches it, or waits for it.
 void abandon_session(Session& session);
 

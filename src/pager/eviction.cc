@@ -226,10 +226,10 @@ int64_t evict_now(int64_t bytes, uint32_t& without_room) {
     const uint64_t word = word_of(block).load(std::memory_order_acquire);
     if (state_of(word) == kSinglePages) {
       const int64_t gone = store_is_full_of_work() ? 0 : evict_pages(block);
+      without_room = gone == 0 && !has_store_room(block * kBlockBytes) ? block : without_room;
       if (gone == 0 && state.resident.next_victim() == block) {
         break;
       }
-      without_room = gone == 0 && !has_store_room(block * kBlockBytes) ? block : without_room;
       leaving += gone;
       continue;
     }

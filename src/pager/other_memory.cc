@@ -39,9 +39,22 @@ int64_t field(const char* line, const char* name) {
 
 bool begins_mapping(const char* line) { return (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f'); }
 
-/// Stays open: what is opened again and again has a low number for a moment, which the program may be about to use, or to
-/// close.
-int open_own(const char* path) { return base::own(base::system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)); }
+/// A file that stays open: what is opened again and again has a low number for a moment, which the program may be about to use,
+/// or to close. Tried again where no descriptor was left.
+class KeptOpen {
+ public:
+  explicit KeptOpen(const char* path) : path_(path) {}
+  int descriptor() {
+    if (descriptor_ < 0) {
+      descriptor_ = base::own(base::system_call(SYS_openat, AT_FDCWD, path_, O_RDONLY | O_CLOEXEC));
+    }
+    return descriptor_;
+  }
+
+ private:
+  const char* path_;
+  int descriptor_ = -1;
+};
 
 /// What of this process's part of message memory nobody has reserved: of all that the ranks have in use there together, that
 /// part. (A copy is reserved by one of two processes, and lies in the page tables of both: neither can tell alone.)
@@ -61,8 +74,8 @@ int64_t not_reserved(int64_t message_bytes) {
 }
 
 int64_t measure() {
-  static const int file = open_own("/proc/self/smaps");
-  LineReader lines(file);
+  static KeptOpen file("/proc/self/smaps");
+  LineReader lines(file.descriptor());
   int64_t total = 0;
   int64_t message_bytes = 0;
   bool ours = false;
@@ -85,9 +98,9 @@ int64_t measure() {
 /// What statm calls resident without what it calls shared: anonymous memory. Two orders of magnitude cheaper than smaps, but
 /// blind to shared memory, and before Linux 6.16 off by some pages for each core.
 int64_t measure_roughly() {
-  static const int file = open_own("/proc/self/statm");
+  static KeptOpen file("/proc/self/statm");
   char text[128] = {};
-  (void)base::system_call(SYS_pread64, file, text, sizeof text - 1, 0);
+  (void)base::system_call(SYS_pread64, file.descriptor(), text, sizeof text - 1, 0);
   int64_t numbers[3] = {};
   const char* at = text;
   for (int64_t& number : numbers) {
@@ -133,7 +146,12 @@ int64_t most_that_counts() {
 
 void count_as_other(int64_t wanted) {
   // Where it is not free, what is missing is made up by evicting (pump()).
-  node::take(*state.session->ledger, *state.session->self, wanted - state.other_bytes);
+  const int64_t more = wanted - state.other_bytes;
+  if (more > 0) {
+    node::take(*state.session->ledger, *state.session->self, more);
+  } else {
+    node::release(*state.session->ledger, *state.session->self, -more);
+  }
   state.session->self->other_bytes.store(wanted, std::memory_order_relaxed);
   state.other_bytes = wanted;
 }
@@ -158,8 +176,8 @@ void reserve_other_memory() {
   if (measured > most && state.session->ledger->told_of_other_memory.exchange(1, std::memory_order_relaxed) == 0) {
     base::log_warning(
         "%lld MiB are in use outside of what can be moved to storage (the MPI library, stacks, what --small leaves there); "
-        "that "
-        "is more than half of this process's share of --memory, and only %lld MiB of it are counted, so the node may use more "
+        "that is more than half of this process's share of --memory, and only %lld MiB of it are counted, so the node may use "
+        "more "
         "than its budget",
         static_cast<long long>(measured >> 20), static_cast<long long>(most >> 20));
   }

@@ -60,10 +60,6 @@ Status start_once() {
   if (status == Status::kOk) {
     status = start_as_member();
   }
-  if (status != Status::kOk) {
-    trace::stop_counting();
-    node::abandon_session(the_session);
-  }
   return status;
 }
 
@@ -121,6 +117,10 @@ Status start() {
         (settings.engine != base::EngineChoice::kAuto || settings.store != base::StoreChoice::kAuto ||
          settings.mode != base::ModeChoice::kAuto)) {
       base::die("an engine, store or mode was asked for, but Headroom cannot manage this process's memory, see above");
+    }
+    if (status != Status::kOk) {
+      trace::stop_counting();
+      node::abandon_session(the_session);
     }
     progress.store(status == Status::kOk ? 2 : 3, std::memory_order_release);
     base::futex_wake(&progress, 1 << 20, false);

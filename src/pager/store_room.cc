@@ -377,13 +377,15 @@ void await_store_room(uint64_t offset) {
 }
 
 void note_lack_of_store_room(uint64_t offset, int error) {
-  lacks[state.files.placed[offset / kStripeBytes] - 1] = {base::monotonic_ns(), error};
+  const uint64_t now = base::monotonic_ns();
+  lacks[state.files.placed[offset / kStripeBytes] - 1] = {now, error};
+  pause.last_ns = now;  // it goes on, however long the write has taken to fail
 }
 
 void note_written_to_storage() { end_pause(true); }
 
 void end_old_pause() {
-  if (pause.since_ns != 0 && base::monotonic_ns() - pause.last_ns > kPauseIsOldNs) {
+  if (pause.since_ns != 0 && state.store->in_flight() == 0 && base::monotonic_ns() - pause.last_ns > kPauseIsOldNs) {
     end_pause(true);
   }
 }

@@ -206,10 +206,10 @@ bool release_slot() {
   }
   record(RunState::kBlocked);  // before the next one has its turn; the others are told if it lasts
   const uint32_t left = ledger().held_slots.fetch_sub(held, std::memory_order_acq_rel) - held;
-  if (overdue) {
-    ledger().slot_freed_ns.store(0, std::memory_order_relaxed);  // the next one has waited as long: it follows at once
-  } else if (left < ledger().slots()) {
+  if (left < ledger().slots()) {
     ledger().slot_freed_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
+  } else if (overdue) {
+    ledger().slot_freed_ns.store(0, std::memory_order_relaxed);  // the next one has waited as long: it follows at once
   }
   ring_next();
   return true;

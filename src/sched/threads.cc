@@ -62,16 +62,14 @@ void register_thread() {
 
 bool this_thread_blocks() { return blocks; }
 
-MpiThread* this_mpi_thread() {
-  if (this_thread == kUnknownThread) {
-    register_thread();
-  }
-  return this_thread >= 0 ? &all_threads[this_thread] : nullptr;
-}
+MpiThread* this_mpi_thread_if_known() { return this_thread >= 0 ? &all_threads[this_thread] : nullptr; }
 
 void set_this_thread_blocks(bool now_blocks) {
   blocks = now_blocks;
-  if (MpiThread* thread = this_mpi_thread()) {
+  if (this_thread == kUnknownThread) {
+    register_thread();
+  }
+  if (MpiThread* thread = this_mpi_thread_if_known()) {
     // seq_cst: of two threads that block at the same time one sees that both do.
     thread->blocked.store(now_blocks, std::memory_order_seq_cst);
   }

@@ -24,8 +24,8 @@ struct MpiThread {
 bool this_thread_blocks();
 /// Says so; a thread's first call makes it known.
 void set_this_thread_blocks(bool blocks);
-/// This thread, known from now on; nullptr if it is one of more than are kept account of.
-MpiThread* this_mpi_thread();
+/// This thread; nullptr if it has never said whether it is blocked, or is one of more than are kept account of.
+MpiThread* this_mpi_thread_if_known();
 /// Whether all known threads are blocked in MPI.
 bool all_threads_block();
 /// Whether one is.

@@ -41,7 +41,7 @@ bool TracedWait::begin() {
   if (mode() == Mode::kTurns) {
     return false;
   }
-  MpiThread* thread = this_mpi_thread();
+  MpiThread* thread = this_mpi_thread_if_known();  // a trace does not change who counts
   if (thread == nullptr || thread->waits_since_ns.load(std::memory_order_relaxed) != 0) {
     return false;
   }
@@ -55,7 +55,7 @@ void TracedWait::end() {
   if (!said_blocked) {
     say_if_blocked(now);
   }
-  this_mpi_thread()->waits_since_ns.store(0, std::memory_order_release);
+  this_mpi_thread_if_known()->waits_since_ns.store(0, std::memory_order_release);
   if (said_blocked) {
     said_blocked = false;
     record(now, self().run_state.load(std::memory_order_relaxed));
