@@ -584,9 +584,44 @@ static void statuses(void) {
   }
 }
 
+static void probe_at_error(MPI_Comm* comm, int* error, ...) {
+  int flag;
+  (void)error;
+  MPI_Iprobe(MPI_ANY_SOURCE, 5, *comm, &flag, MPI_STATUS_IGNORE);
+  ++own_errors;
+}
+
+static void* send_to_oneself(void* content) {
+  MPI_Sendrecv(content, 1, MPI_INT, rank, 9, (int*)content + 1, 1, MPI_INT, rank, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  return NULL;
+}
+
+/// An error handler may call MPI. 2 nodes, 4 ranks, several threads.
+static void handlers(void) {
+  int content[2] = {1, 2};
+  if (rank == 0) {
+    pthread_t other; /* from now on locks are taken */
+    pthread_create(&other, NULL, send_to_oneself, content);
+    pthread_join(other, NULL);
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(probe_at_error, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_Request request;
+    MPI_Irecv(content, 1, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &request);
+    MPI_Send(content, 0, MPI_INT, 1, 2, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE); /* MPICH says MPI_SUCCESS once a handler was called */
+    must(own_errors == 1, "the handler was not called once");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+  } else if (rank == 1) {
+    MPI_Recv(content, 0, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(content, 2, MPI_INT, 0, 1, MPI_COMM_WORLD);
+  }
+}
+
 int main(int argc, char** argv) {
   int provided;
-  if (argc > 1 && strcmp(argv[1], "probes") == 0) {
+  if (argc > 1 && (strcmp(argv[1], "probes") == 0 || strcmp(argv[1], "handlers") == 0)) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   } else {
     MPI_Init(&argc, &argv);
@@ -614,6 +649,8 @@ int main(int argc, char** argv) {
     floods();
   } else if (strcmp(name, "statuses") == 0) {
     statuses();
+  } else if (strcmp(name, "handlers") == 0) {
+    handlers();
   } else if (strncmp(name, "leave", 5) != 0) {
     wrong = "no such case";
   }
