@@ -269,14 +269,14 @@ def test_random_datatypes_on_three_nodes_while_memory_is_short(mpi, tmp_path):
 def test_order_and_many_unexpected_messages(mpi, tmp_path):
     run, count = messages(mpi, 5, tmp_path, "order", 1, 0, 25000, memory="1G")
     assert count == 4 * 2 * 25000 == run.total("messages_direct")
-    assert run.total("messages_unexpected_peak") >= 4 * 25000
+    assert run.total("messages_unexpected_peak") >= 4 * 25000 - 4  # the last of each may find its receive posted
 
 
 @every_second("mpi")
 def test_order_and_many_unexpected_messages_while_memory_is_short(mpi, tmp_path):
     run, count = messages(mpi, 5, tmp_path, "order", 30, 0, 25000, memory="96M")
     assert count == 4 * 2 * 25000 == run.total("messages_direct")
-    assert run.total("messages_unexpected_peak") >= 4 * 25000
+    assert run.total("messages_unexpected_peak") >= 4 * 25000 - 4  # the last of each may find its receive posted
     run.assert_paged(5 * 30 * MIB, 96 * MIB)
 
 
