@@ -91,18 +91,18 @@ static void errors(void) {
   MPI_Recv(in, 1, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &status);
   CHECK(status.MPI_SOURCE == MPI_PROC_NULL);
   /* A receive that waits here must not keep the sender from the collective that this rank is in, which is the library's. */
-  double one = 1, sum;
+  double _Complex one = 1, product; /* products of complex numbers are */
   for (int i = 0; i < 50; ++i) {
     MPI_Irecv(in, 1 << 20, MPI_BYTE, from, 9, MPI_COMM_WORLD, &request);
     if (rank % 2 == 0) {
-      MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+      MPI_Allreduce(&one, &product, 1, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
       MPI_Ssend(out, 1 << 20, MPI_BYTE, to, 9, MPI_COMM_WORLD);
     } else {
       if (i % 10 == 0) {
         usleep(2000); /* the others are there by then */
       }
       MPI_Ssend(out, 1 << 20, MPI_BYTE, to, 9, MPI_COMM_WORLD);
-      MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+      MPI_Allreduce(&one, &product, 1, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
     }
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     ++received;
