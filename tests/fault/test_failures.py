@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -18,6 +17,7 @@ import pytest
 
 from conditions import LACKS, need
 from conftest import ENGINES, HEADROOM, WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
+from running_processes import running
 from variants import every_second
 
 MIB = 1 << 20
@@ -194,6 +194,13 @@ def test_room_is_freed_for_a_job_whose_storage_is_full(mpi, tmp_path):
         assert job.returncode == 0 and said.count("the run goes on") == 1, said
     run = json.loads(report.read_text())
     assert run["storage_added"] == [] and run["total"]["storage_full_ns"] > 0
+
+
+def test_storage_without_room_is_refused(tmp_path):
+    with small_disk(tmp_path, 20) as mount:
+        run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, memory="64M", storage=mount)
+    assert run.status == 1
+    assert re.search(rf"storage in {mount} has \d+\.\d MiB free: too little", run.errors), run.errors
 
 
 def test_what_does_not_fit_on_one_disk_goes_to_another(mpi, tmp_path):
@@ -440,83 +447,6 @@ def test_programs_that_lie_deep(tmp_path):
     assert f"{killed}) was ended by signal 9 (Killed)" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("launcher", ["headroom run -n", "mpiexec"])
-def test_stopping_the_launcher(mpi, launcher, number):
-    """A signal to `headroom run -n`, or to mpiexec itself, reaches the ranks; nobody is left. What ranks say then is lost
-    with mpiexec, which does not wait for it."""
-    program = compile_program(mpi, "wait_and_die.c")
-    options = ["--memory", "64M", "--", program, "sleep"]
-    before = [HEADROOM, "run", "-n", 3] if launcher == "headroom run -n" else [*mpi.command(3), HEADROOM, "run"]
-    command = [str(word) for word in (*before, *options)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    heard = partial(signal.signal, number, signal.SIG_DFL)  # whoever runs the tests may ignore it, and what is ignored stays so
-    with subprocess.Popen(command, text=True, env=environment(), start_new_session=True, preexec_fn=heard, **pipes) as child:
-        assert child.stdout.readline().strip() == "waiting"
-        child.send_signal(number)
-        errors = child.communicate(timeout=30)[1]
-        assert child.returncode != 0
-    if number == signal.SIGTERM and launcher == "headroom run -n":
-        assert "headroom: told to stop by signal 15 (Terminated); the ranks are told too" in errors
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and running(program.name):
-        time.sleep(0.1)
-    assert not running(program.name)
-
-
-@pytest.mark.parametrize("place", [{}, {"SLURM_PROCID": "0"}], ids=["alone", "in a rank's place"])
-def test_a_rank_that_is_told_to_stop_says_so(mpi, place):
-    """Without a launcher, which may be gone before what its ranks say has come through it. Who starts it from a shell that runs
-    in a rank's place signals this process alone, although it leads its group."""
-    program = compile_program(mpi, "wait_and_die.c")
-    command = [str(word) for word in (HEADROOM, "run", "--memory", "64M", "--", program, "sleep")]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=environment() | place, start_new_session=True, **pipes) as child:
-        assert child.stdout.readline().strip() == "waiting"
-        child.send_signal(signal.SIGTERM)
-        errors = child.communicate(timeout=30)[1]
-        assert child.returncode == -signal.SIGTERM
-    assert re.search(r"process \d+, .*\) was ended by signal 15 \(Terminated\): the job was told to stop: by", errors), errors
-    assert not running(program.name)
-
-
-@pytest.mark.parametrize("launched", [True, False])
-def test_who_has_hung_up_does_not_end_what_ignores_it(mpi, launched):
-    """As nohup does: the terminal may go."""
-    program = compile_program(mpi, "wait_and_die.c")
-    before = [HEADROOM, "run", *(["-n", 2] if launched else [])]
-    command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *map(str, [*before, "--memory", "64M", "--", program, "sleep"])]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=environment(), start_new_session=True, **pipes) as child:
-        assert child.stdout.readline().strip() == "waiting"
-        os.kill(child.pid, signal.SIGHUP)
-        time.sleep(0.5)
-        assert child.poll() is None and len(running(str(program))) >= (2 if launched else 1)
-        os.kill(child.pid, signal.SIGTERM)
-        child.communicate(timeout=30)
-    assert not running(str(program))
-
-
-def test_signals_that_python_ignores_reach_the_program():
-    for name in ("PIPE", "XFSZ"):
-        done = plain_run([HEADROOM, "run", "--memory", "64M", "sh", "-c", f"kill -{name} $$; echo alive"])
-        assert (done.returncode, done.stdout) == (-getattr(signal, f"SIG{name}"), "")
-
-
-@pytest.mark.parametrize("launcher", ["headroom run -n", "mpiexec"])
-def test_a_signal_arrives_once(mpi, launcher):
-    """Launchers signal whole process groups, and Headroom has a process of its own in each."""
-    program = compile_program(mpi, "count_signals.c")
-    before = [HEADROOM, "run", "-n", 2] if launcher == "headroom run -n" else [*mpi.command(2), HEADROOM, "run"]
-    command = [str(word) for word in (*before, "--memory", "64M", "--", program)]
-    with subprocess.Popen(command, text=True, env=environment(), stdout=subprocess.PIPE, start_new_session=True) as child:
-        assert child.stdout.readline().strip() == "waiting"
-        child.send_signal(signal.SIGUSR1)
-        output = child.communicate(timeout=30)[0]
-        assert child.returncode == 0
-    assert sorted(output.splitlines()) == ["rank 0 got 1", "rank 1 got 1"]
-
-
 def short_rank(name: str) -> int | None:
     """The process of a rank that has written memory to storage."""
     for line in running(name):
@@ -527,114 +457,3 @@ def short_rank(name: str) -> int | None:
             if command.endswith(name) and int(written.split()[1]) > 16 * MIB:
                 return int(pid)
     return None
-
-
-def running(name: str) -> list[str]:
-    listing = subprocess.run(["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listing.splitlines() if name in line and " Z" not in line]
-
-
-def test_unwritable_storage(tmp_path):
-    program = compile_program(None, "exit_status.c")
-    for path in ("/no/such/place", "/proc"):
-        run = headroom_run([program], tmp_path, memory="64M", storage=path)
-        assert run.status == 1
-        assert f"--storage {path}" in run.errors
-
-
-def test_storage_without_room_is_refused(tmp_path):
-    with small_disk(tmp_path, 20) as mount:
-        run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, memory="64M", storage=mount)
-    assert run.status == 1
-    assert re.search(rf"storage in {mount} has \d+\.\d MiB free: too little", run.errors), run.errors
-
-
-def test_storage_in_memory_is_refused(tmp_path):
-    run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, memory="64M", storage="/dev/shm")
-    assert run.status == 1
-    assert "is in memory" in run.errors
-
-
-def test_forced_engine_that_cannot_be_had(tmp_path):
-    """An ordinary user may not have unrestricted userfaultfd; forced, that is an error and not another engine."""
-    need("userfaultfd that is refused to some")
-    program = compile_program(None, "exit_status.c")
-    program.parent.chmod(0o755)
-    run = as_ordinary_user([HEADROOM, "run", "--memory", "64M", "--engine", "userfaultfd", program])
-    assert run.returncode == 2, run.stderr
-    assert "--engine userfaultfd: the kernel refuses it to this user" in run.stderr
-    assert "vm.unprivileged_userfaultfd" in run.stderr
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "words"),
-    [
-        (
-            "engine",
-            "userfaultfd-user",
-            "--engine userfaultfd-user: the kernel .* or the container's seccomp profile refuses it",
-        ),
-        ("store", "io_uring", "--store io_uring: the kernel refuses io_uring here"),
-    ],
-)
-def test_forced_choice_that_a_container_refuses(option, value, words, tmp_path):
-    """A forced engine or store is an error where a seccomp profile forbids it."""
-    run = headroom_run(
-        [compile_program(None, "exit_status.c")],
-        tmp_path,
-        before=[compile_program(None, "deny.c")],
-        memory="64M",
-        **{option: value},
-    )
-    assert run.status == 2, run.errors
-    assert re.search(words, run.errors), run.errors
-
-
-def as_ordinary_user(command: list) -> subprocess.CompletedProcess:
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", *command]
-    return plain_run(words, env=environment() | {"HOME": "/tmp"})
-
-
-def test_forced_abi_that_is_another(tmp_path):
-    mpi = WHEELS[0]
-    run = headroom_run([compile_program(mpi, "calls.c"), 1], tmp_path, before=mpi.command(1), memory="64M", mpi="openmpi")
-    assert run.status == 2
-    assert re.search(r"--mpi openmpi: the program uses \S*libmpi.so.12", run.errors), run.errors
-
-
-def test_wrong_launcher_is_explained(tmp_path):
-    """N times rank 0 of 1: the launcher of another MPI."""
-    program = compile_program(WHEELS[1], "out_of_core.c")
-    long_enough = 1000  # for all of them to be there at one time: who comes when the others are gone says it again
-    run = headroom_run([program, 2, long_enough], tmp_path, before=WHEELS[0].command(3), memory="64M")
-    assert run.errors.count('this one is "rank 0 of 1"') == 1, run.errors
-    assert "headroom run -n 3" in run.errors
-
-
-@every_second("mpi")
-def test_a_job_that_is_only_partly_under_headroom_is_refused(mpi, tmp_path):
-    program = compile_program(mpi, "calls.c")
-    command = [*mpi.command(1), program, 1, ":", "-n", 2, HEADROOM, "run", "--memory", "64M", "--", program, 1]
-    done = plain_run(command, timeout=60)
-    assert done.returncode != 0
-    assert "only 2 of the 3 ranks that the launcher started on this node found each other" in done.stderr
-
-
-def test_program_not_found(tmp_path):
-    run = headroom_run(["no-such-program"], tmp_path)
-    assert run.status == 127
-    assert "no-such-program: not found" in run.errors
-
-
-@pytest.mark.parametrize("status", [0, 1, 42])
-def test_exit_status_is_the_programs(status, tmp_path):
-    run = headroom_run([compile_program(None, "exit_status.c"), status], tmp_path, memory="64M")
-    assert run.status == status
-
-
-@pytest.mark.parametrize("status", [0, 7])
-def test_exit_status_through_the_launcher(mpi, status, tmp_path):
-    program = compile_program(mpi, "exit_status.c")
-    plain = plain_run([*mpi.command(2), program, status], timeout=60)
-    done = plain_run([HEADROOM, "run", "-n", 2, "--memory", "64M", program, status], timeout=60)
-    assert done.returncode == plain.returncode == status

@@ -1,0 +1,111 @@
+"""What cannot be had is refused with cause and remedy before anything runs; how a program ended is handed on."""
+
+import re
+import subprocess
+
+import pytest
+
+from conditions import need
+from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_run, plain_run
+from variants import every_second
+
+MIB = 1 << 20
+
+
+def test_unwritable_storage(tmp_path):
+    program = compile_program(None, "exit_status.c")
+    for path in ("/no/such/place", "/proc"):
+        run = headroom_run([program], tmp_path, memory="64M", storage=path)
+        assert run.status == 1
+        assert f"--storage {path}" in run.errors
+
+
+def test_storage_in_memory_is_refused(tmp_path):
+    run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, memory="64M", storage="/dev/shm")
+    assert run.status == 1
+    assert "is in memory" in run.errors
+
+
+def test_forced_engine_that_cannot_be_had(tmp_path):
+    """An ordinary user may not have unrestricted userfaultfd; forced, that is an error and not another engine."""
+    need("userfaultfd that is refused to some")
+    program = compile_program(None, "exit_status.c")
+    program.parent.chmod(0o755)
+    run = as_ordinary_user([HEADROOM, "run", "--memory", "64M", "--engine", "userfaultfd", program])
+    assert run.returncode == 2, run.stderr
+    assert "--engine userfaultfd: the kernel refuses it to this user" in run.stderr
+    assert "vm.unprivileged_userfaultfd" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        (
+            "engine",
+            "userfaultfd-user",
+            "--engine userfaultfd-user: the kernel .* or the container's seccomp profile refuses it",
+        ),
+        ("store", "io_uring", "--store io_uring: the kernel refuses io_uring here"),
+    ],
+)
+def test_forced_choice_that_a_container_refuses(option, value, words, tmp_path):
+    """A forced engine or store is an error where a seccomp profile forbids it."""
+    run = headroom_run(
+        [compile_program(None, "exit_status.c")],
+        tmp_path,
+        before=[compile_program(None, "deny.c")],
+        memory="64M",
+        **{option: value},
+    )
+    assert run.status == 2, run.errors
+    assert re.search(words, run.errors), run.errors
+
+
+def as_ordinary_user(command: list) -> subprocess.CompletedProcess:
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", *command]
+    return plain_run(words, env=environment() | {"HOME": "/tmp"})
+
+
+def test_forced_abi_that_is_another(tmp_path):
+    mpi = WHEELS[0]
+    run = headroom_run([compile_program(mpi, "calls.c"), 1], tmp_path, before=mpi.command(1), memory="64M", mpi="openmpi")
+    assert run.status == 2
+    assert re.search(r"--mpi openmpi: the program uses \S*libmpi.so.12", run.errors), run.errors
+
+
+def test_wrong_launcher_is_explained(tmp_path):
+    """N times rank 0 of 1: the launcher of another MPI."""
+    program = compile_program(WHEELS[1], "out_of_core.c")
+    long_enough = 1000  # for all of them to be there at one time: who comes when the others are gone says it again
+    run = headroom_run([program, 2, long_enough], tmp_path, before=WHEELS[0].command(3), memory="64M")
+    assert run.errors.count('this one is "rank 0 of 1"') == 1, run.errors
+    assert "headroom run -n 3" in run.errors
+
+
+@every_second("mpi")
+def test_a_job_that_is_only_partly_under_headroom_is_refused(mpi, tmp_path):
+    program = compile_program(mpi, "calls.c")
+    command = [*mpi.command(1), program, 1, ":", "-n", 2, HEADROOM, "run", "--memory", "64M", "--", program, 1]
+    done = plain_run(command, timeout=60)
+    assert done.returncode != 0
+    assert "only 2 of the 3 ranks that the launcher started on this node found each other" in done.stderr
+
+
+def test_program_not_found(tmp_path):
+    run = headroom_run(["no-such-program"], tmp_path)
+    assert run.status == 127
+    assert "no-such-program: not found" in run.errors
+
+
+@pytest.mark.parametrize("status", [0, 1, 42])
+def test_exit_status_is_the_programs(status, tmp_path):
+    run = headroom_run([compile_program(None, "exit_status.c"), status], tmp_path, memory="64M")
+    assert run.status == status
+
+
+@pytest.mark.parametrize("status", [0, 7])
+def test_exit_status_through_the_launcher(mpi, status, tmp_path):
+    program = compile_program(mpi, "exit_status.c")
+    plain = plain_run([*mpi.command(2), program, status], timeout=60)
+    done = plain_run([HEADROOM, "run", "-n", 2, "--memory", "64M", program, status], timeout=60)
+    assert done.returncode == plain.returncode == status

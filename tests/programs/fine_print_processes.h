@@ -1,0 +1,229 @@
+/* Part of fine_print.c: children, threads, handlers and other programs. */
+#pragma once
+
+#include "fine_print_job.h"
+
+static void children(void) {
+  char* zeros = mmap(NULL, 16 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* other = mmap(NULL, 4 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(other, 3, 4 * kMib);
+  int go[2], seen[2];
+  must(pipe(go) == 0 && pipe(seen) == 0, "pipe");
+  if (fork() == 0) {
+    must(mprotect(other, 8192, PROT_NONE) == 0 && madvise(other, 8192, MADV_DONTNEED) == 0, "decommit");
+    if (fork() == 0) { /* the grandchild */
+      char byte;
+      must(read(go[0], &byte, 1) == 1, "read");
+      for (int i = 0; i < 16 * kMib; ++i) {
+        must(zeros[i] == 0, "a grandchild sees what was written later");
+      }
+      must(mprotect(other, 8192, PROT_READ) == 0 && other[0] == 0 && other[8192] == 3, "a grandchild's rights");
+      must(write(seen[1], wrong == NULL ? "y" : "n", 1) == 1, "write");
+      if (wrong != NULL) {
+        printf("grandchild: %s\n", wrong);
+        fflush(stdout);
+      }
+      _exit(0);
+    }
+    must(mremap(other, 4 * kMib, 2 * kMib, 0) == other, "a mapping that becomes smaller");
+    int status;
+    wait(&status);
+    _exit(wrong == NULL && status == 0 ? 0 : 1);
+  }
+  usleep(300000);
+  memset(zeros, 9, 16 * kMib);
+  press();
+  must(zeros[4096] == 9, "content");
+  must(write(go[1], "g", 1) == 1, "write");
+  char answer = 0;
+  must(read(seen[0], &answer, 1) == 1 && answer == 'y', "the grandchild's memory");
+  int status;
+  wait(&status);
+  must(status == 0, "a child ended with an error");
+}
+
+enum { kPieces = 128, kPiece = 256 << 10, kRoundsOfWriting = 60 };
+static int writing;
+
+/// Writes a little here and there, looks whether it is still there, and makes it zero again.
+static void* write_and_look(void* argument) {
+  volatile char* memory = argument;
+  for (int round = 0; round < kRoundsOfWriting && wrong == NULL; ++round) {
+    for (int i = 0; i < kPieces; ++i) {
+      memory[(size_t)i * kPiece] = 1;
+      usleep(i % 16 == 0 ? 500 : 0);
+    }
+    for (int i = 0; i < kPieces; ++i) {
+      must(memory[(size_t)i * kPiece] == 1, "what a thread of a child wrote is lost");
+      memory[(size_t)i * kPiece] = 0;
+    }
+  }
+  __atomic_store_n(&writing, 0, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+/// A child of which one thread writes while another forks.
+static void children_with_threads(void) {
+  char* memory = mmap(NULL, kPieces * kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memory[0] = 0;
+  press();
+  const pid_t child = fork();
+  if (child == 0) {
+    pthread_t thread;
+    writing = 1;
+    must(pthread_create(&thread, NULL, write_and_look, memory) == 0, "pthread_create");
+    while (__atomic_load_n(&writing, __ATOMIC_ACQUIRE)) {
+      const pid_t grandchild = fork();
+      if (grandchild == 0) {
+        _exit(0);
+      }
+      waitpid(grandchild, NULL, 0);
+    }
+    pthread_join(thread, NULL);
+    if (wrong != NULL) {
+      printf("child: %s\n", wrong);
+      fflush(stdout);
+    }
+    _exit(wrong == NULL ? 0 : 1);
+  }
+  int status;
+  must(waitpid(child, &status, 0) == child && status == 0, "a child ended with an error");
+}
+
+/// Locks memory again and again; on a stack of the program's own.
+static void* lock_often(void* argument) {
+  while (__atomic_load_n(&writing, __ATOMIC_ACQUIRE)) {
+    must(mlock(argument, 4096) == 0 && munlock(argument, 4096) == 0, "mlock");
+  }
+  return NULL;
+}
+
+/// Forks while a thread whose stack lies in memory that the fork protects is at work on memory itself.
+static void forks(void) {
+  enum { kForks = 300, kStack = 512 << 10 };
+  char* stack = mmap(NULL, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* memory = mmap(NULL, 4 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, stack, kStack);
+  writing = 1;
+  pthread_t thread;
+  must(pthread_create(&thread, &attributes, lock_often, memory) == 0, "pthread_create");
+  for (int i = 0; i < kForks; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(0);
+    }
+    must(child > 0 && waitpid(child, NULL, 0) == child, "fork");
+  }
+  __atomic_store_n(&writing, 0, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+}
+
+static int null_file;
+static volatile sig_atomic_t ticks;
+
+static void dump(int number) {
+  (void)number;
+  ++ticks;
+  must(write(null_file, array + 4096 * (ticks % 1000), 64) == 64, "write in a handler");
+}
+
+/// A handler that writes, while the program gives memory up.
+static void handlers(void) {
+  null_file = open("/dev/null", O_WRONLY);
+  signal(SIGALRM, dump);
+  const struct itimerval often = {{0, 500}, {0, 500}};
+  setitimer(ITIMER_REAL, &often, NULL);
+  for (int round = 0; round < 60 || ticks < 100; ++round) {
+    char* block = malloc(64 * kMib);
+    memset(block, 1, 64 * kMib);
+    free(block);
+  }
+  const struct itimerval never = {{0, 0}, {0, 0}};
+  setitimer(ITIMER_REAL, &never, NULL);
+}
+
+static void* nothing(void* argument) {
+  *(volatile char*)argument = 1;
+  return NULL;
+}
+
+/// Threads on stacks of the program's own, which leave while memory is short.
+static void stacks(void) {
+  enum { kThreads = 8, kRounds = 40, kStack = 512 << 10 };
+  char* memory = mmap(NULL, kThreads * kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint64_t* others = filled(64, 1);
+  for (int round = 0; round < kRounds; ++round) {
+    pthread_t threads[kThreads];
+    for (int i = 0; i < kThreads; ++i) {
+      pthread_attr_t attributes;
+      pthread_attr_init(&attributes);
+      pthread_attr_setstack(&attributes, memory + i * kStack, kStack);
+      must(pthread_create(&threads[i], &attributes, nothing, (char*)others + (round * kThreads + i) * 65536 % (64 * kMib)) == 0,
+           "pthread_create");
+    }
+    for (int i = 0; i < kThreads; ++i) {
+      must(pthread_join(threads[i], NULL) == 0, "pthread_join");
+    }
+  }
+}
+
+static volatile sig_atomic_t status_of_child = -1;
+
+static void execute_here(int number) {
+  (void)number;
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/true", "true", (char*)NULL);
+    _exit(9);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  status_of_child = status;
+}
+
+#define FIVE "a", "a", "a", "a", "a"
+#define FIFTY FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE
+#define FIVE_HUNDRED FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY, FIFTY
+#define FIVE_THOUSAND                                                                                             \
+  FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, FIVE_HUNDRED, \
+      FIVE_HUNDRED, FIVE_HUNDRED
+
+/// execl() needs no more stack than its arguments, of which there may be many.
+static void executions(void) {
+  char* memory = malloc(2 * kMib);
+  memset(memory, 1, 2 * kMib);
+  const size_t size = ((size_t)SIGSTKSZ + 4095) & ~(size_t)4095;
+  char* stack = mmap(NULL, 4096 + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  must(mprotect(stack, 4096, PROT_NONE) == 0, "mprotect");
+  const stack_t alternate = {.ss_sp = stack + 4096, .ss_size = size};
+  const struct sigaction action = {.sa_handler = execute_here, .sa_flags = SA_ONSTACK};
+  must(sigaltstack(&alternate, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0, "sigaltstack");
+  raise(SIGUSR1);
+  must(status_of_child == 0, "execl on a small stack");
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/sh", "sh", "-c", "test $# = 5000 && test $1 = a", "sh", FIVE_THOUSAND, (char*)NULL);
+    _exit(9);
+  }
+  int status = -1;
+  must(waitpid(child, &status, 0) == child && status == 0, "execl with many arguments");
+}
+
+/// Small mappings, until files may not be larger and beyond.
+static void limited(void) {
+  enum { kMappings = 400, kEach = 68 << 10 };
+  char* mappings[kMappings];
+  for (int i = 0; i < kMappings; ++i) {
+    mappings[i] = mmap(NULL, kEach, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    must(mappings[i] != MAP_FAILED, "mmap");
+    memset(mappings[i], i % 100, kEach);
+  }
+  for (int i = 0; i < kMappings; ++i) {
+    must(mappings[i][0] == i % 100 && mappings[i][kEach - 1] == i % 100, "content");
+  }
+}
+
+/// A library whose constructor waits for a thread (constructor_thread_library.c).
+static void constructor(const char* library) { must(dlopen(library, RTLD_NOW) != NULL, "dlopen"); }
