@@ -16,8 +16,8 @@ using trace::Counter;
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
 constexpr uint64_t kOldWhateverNs = kOverdueNs / 2;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
-constexpr uint64_t kLooksWithinNs =
-    2'000'000'000;  // who waits looks each time the bell's timeout passes, on a busy machine later
+/// Who waits looks each time the bell's timeout passes, on a busy machine later.
+constexpr uint64_t kLooksWithinNs = 2'000'000'000;
 constexpr uint64_t kJumpsAboutNs = 10'000'000;
 
 bool overdue = false;  // the slot that this process has was given to it regardless; under the lock of the turn
