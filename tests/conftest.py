@@ -72,7 +72,8 @@ def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | N
     name = f"{path.stem}-{mpi.name if mpi else 'plain'}{''.join(re.sub(r'[^a-zA-Z0-9]', '', flag) for flag in flags)}"
     program = BUILD / "tests" / name
     used = compiler or (mpi.compiler if mpi else "gcc")
-    sources = [path, *path.parent.glob("*.h"), *(ROOT / "include").rglob("*.h"), Path(shutil.which(used) or path)]
+    headers = [*path.parent.glob("*.h"), *(ROOT / "include").rglob("*.h"), *(ROOT / "python/headroom/bench").glob("*.h")]
+    sources = [path, *headers, Path(shutil.which(used) or path)]
     newest = max(file.stat().st_mtime for file in sources)
     if program.exists() and program.stat().st_mtime > newest:
         return program

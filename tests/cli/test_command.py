@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -327,6 +328,44 @@ def test_the_programs_own_io_uring_is_refused(tmp_path):
     done = plain_run([HEADROOM, "run", "--memory", "64M", "--", tmp_path / "ring"])
     assert done.stdout == "1 1\n"
     assert "the program's io_uring is refused" in done.stderr
+
+
+def least_reads_of(lines: list[str], ranks: int, granules: int, first: int = 0) -> int:
+    program = compile_program(None, "least_reads.c")
+    command = [str(program), str(ranks), str(granules), str(first)]
+    done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def fewest_reads(uses: list[int], memory: int) -> int:
+    """The fewest of all that could leave at each use, tried out."""
+    after = {frozenset(): 0}  # by what is in memory
+    for at, granule in enumerate(uses):
+        known, before, after = granule in uses[:at], after, {}
+        for resident, reads in before.items():
+            if granule in resident:
+                after[resident] = min(reads, after.get(resident, reads))
+                continue
+            for left in resident if len(resident) == memory else [None]:
+                now = resident - {left} | {granule}
+                after[now] = min(reads + known, after.get(now, reads + known))
+    return min(after.values())
+
+
+def test_least_reads_of_the_benchmark():
+    """The bound of applications is the fewest reads that there could be; a sweep again and again needs what does not fit."""
+    draw = random.Random(7)
+    for _ in range(20):
+        sizes = [draw.randint(1, 3) for _ in range(3)]
+        walks = [draw.randrange(3) for _ in range(6)]
+        first = [sum(sizes[:each]) for each in range(3)]
+        uses = [first[walk] + each for walk in walks for each in range(sizes[walk])]
+        lines = [*(f"array {size}" for size in sizes), *(f"walk {walk}" for walk in walks)]
+        assert least_reads_of(lines, 1, 3) == fewest_reads(uses, 3), (sizes, walks)
+    sweeps = ["array 100", "walk 0", "meet", "walk 0", "walk 0", "walk 0"]
+    assert 3 * 40 <= least_reads_of(sweeps, 1, 60, first=1) <= 3 * 42
+    # Apart, each of two ranks would read 40 or more three times; in turn, what is not there is read once for three passes.
+    assert 80 <= least_reads_of(sweeps, 2, 120, first=1) <= 84
 
 
 def test_bench_paging(tmp_path):

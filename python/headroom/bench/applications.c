@@ -5,10 +5,10 @@
  *             finest, giving them up on the way, as multilevel partitioners do: the footprint grows and shrinks
  *   mttkrp    a sparse tensor (MIB of each rank) times matrices, in each of its three directions, twice
  *
- * BUDGET (MiB, of all ranks together) is for the lower bound: a pass over S bytes, when no more than the budget was in memory
- * before, must read S less the budget; what is alive beyond the budget must have been written once. Content is checked.
- * Prints, for building the data and for using them, "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written<tab>MiB that must
- * be read<tab>MiB that must be written" (of the slowest rank; the others of all ranks; read and written under Headroom only).
+ * BUDGET (MiB, of all ranks together) is for the lower bound: what a rank with an equal part of it must read if it knows what
+ * it will use (least_reads.h); what is alive beyond the budget must have been written once. Content is checked. Prints, for
+ * building the data and for using them, "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written<tab>MiB that must be
+ * read<tab>MiB that must be written" (of the slowest rank; the others of all ranks; read and written under Headroom only).
  */
 #include <headroom/headroom.h>
 #include <mpi.h>
@@ -18,10 +18,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "least_reads.h"
+
 static int rank, ranks, wrong;
-static double budget, must_read, alive, most_alive; /* MiB of all ranks */
-static uint64_t passed;                             /* bytes that this rank went over */
-static uint64_t checksum;                           /* of the result; the same in all ranks */
+static double budget, alive, most_alive; /* MiB of all ranks */
+static uint64_t passed;                  /* bytes that this rank went over */
+static uint64_t checksum;                /* of the result; the same in all ranks */
 
 static double now(void) {
   struct timespec t;
@@ -44,6 +46,7 @@ static void* get(uint64_t bytes) {
     fprintf(stderr, "applications: no memory for %llu MiB\n", (unsigned long long)(bytes >> 20));
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
+  know_array(memory, bytes);
   return memory;
 }
 
@@ -63,12 +66,12 @@ static void give_back(void* memory, uint64_t bytes) {
   alive -= mib_of_all(bytes);
 }
 
-/* Each rank has gone over so much of what it had before. */
-static void count_pass(uint64_t bytes) {
-  const double beyond = mib_of_all(bytes) - budget;
-  must_read += beyond > 0 ? beyond : 0;
-  passed += bytes;
-}
+/* This rank has walked arrays, in step: WALKED({array, bytes}, ...). */
+#define WALKED(...)                                                \
+  do {                                                             \
+    const struct Walked walked[] = {__VA_ARGS__};                  \
+    passed += walk((int)(sizeof walked / sizeof *walked), walked); \
+  } while (0)
 
 static void read_statistics(uint64_t moved[2]) {
   struct headroom_statistics statistics = {.size = sizeof statistics};
@@ -81,8 +84,9 @@ static void read_statistics(uint64_t moved[2]) {
 /* Runs one phase and prints its line. */
 static void run_phase(const char* name, void (*phase)(uint64_t), uint64_t mib) {
   uint64_t before[2] = {0, 0}, after[2] = {0, 0};
-  must_read = 0;
   passed = 0;
+  meet();
+  const int began = meetings;
   const double written_before = most_alive > budget ? most_alive - budget : 0;
   MPI_Barrier(MPI_COMM_WORLD);
   read_statistics(before);
@@ -96,6 +100,7 @@ static void run_phase(const char* name, void (*phase)(uint64_t), uint64_t mib) {
   MPI_Reduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   const double must_write = (most_alive > budget ? most_alive - budget : 0) - written_before;
   if (rank == 0) {
+    const double must_read = least_reads(began, (uint32_t)ranks, budget * 1048576) / 1048576;
     printf("%s\t%.6f\t%llu\t%.1f\t%.1f\t%.1f\t%.1f\n", name, slowest, (unsigned long long)all[0], (double)all[1] / 1048576,
            (double)all[2] / 1048576, must_read, must_write);
     fflush(stdout);
@@ -123,7 +128,8 @@ static void build_pagerank(uint64_t mib) {
     values[row] = (double)(1 + row % 1000);
     new_values[row % rows] = 1;
   }
-  passed += rows * kDegree * sizeof *sources;
+  WALKED({sources, rows * kDegree * sizeof *sources});
+  WALKED({values, rows * (uint64_t)ranks * sizeof *values}, {new_values, rows * sizeof *new_values});
 }
 
 static void use_pagerank(uint64_t mib) {
@@ -139,8 +145,10 @@ static void use_pagerank(uint64_t mib) {
       new_values[row] = 0.15 + 0.85 * value / kDegree;
     }
     wrong |= sum != sources_sum;
+    WALKED({sources, rows * kDegree * sizeof *sources}, {values, rows * (uint64_t)ranks * sizeof *values},
+           {new_values, rows * sizeof *new_values});
     MPI_Allgather(new_values, (int)rows, MPI_DOUBLE, values, (int)rows, MPI_DOUBLE, MPI_COMM_WORLD);
-    count_pass(rows * kDegree * sizeof *sources + rows * (uint64_t)ranks * sizeof *values);
+    meet();
   }
   for (uint64_t row = 0; row < rows * (uint64_t)ranks; ++row) {
     uint64_t bits = 0;
@@ -178,7 +186,8 @@ static void build_mttkrp(uint64_t mib) {
   for (uint64_t each = 0; each < (uint64_t)kLength * kColumns; ++each) {
     product[each] = 1;
   }
-  passed += entry_count * sizeof *entries;
+  WALKED({entries, entry_count * sizeof *entries});
+  WALKED({factors[0], factor_bytes}, {factors[1], factor_bytes}, {factors[2], factor_bytes}, {product, factor_bytes});
 }
 
 static void use_mttkrp(uint64_t mib) {
@@ -195,14 +204,17 @@ static void use_mttkrp(uint64_t mib) {
         to[column] += (double)entry->value * left[column] * right[column];
       }
     }
+    const uint64_t factor_bytes = (uint64_t)kLength * kColumns * sizeof(double);
+    WALKED({entries, entry_count * sizeof *entries}, {product, factor_bytes}, {factors[one], factor_bytes},
+           {factors[other], factor_bytes});
     MPI_Allreduce(MPI_IN_PLACE, product, kLength * kColumns, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    meet();
     double sum = 0;
     for (uint64_t each = 0; each < (uint64_t)kLength * kColumns; ++each) {
       sum += product[each];
       checksum = checksum * 31 + (uint64_t)product[each];
     }
     wrong |= sum != (double)entry_count * ranks * kColumns; /* all factors are 1, and sums of ones are exact */
-    count_pass(entry_count * sizeof *entries);
   }
 }
 
@@ -232,9 +244,11 @@ static void end_level(struct Level* level) {
   count_alive(2 * level->edge_bytes);
 }
 
-static uint64_t bytes_of(const struct Level* level) {
-  return level->offset_bytes + level->edges * 8 + level->vertices * sizeof *level->coarse;
-}
+/* What is walked together of a level. */
+#define EDGES_OF(level) \
+  {(level)->ends, (level)->edge_bytes}, { (level)->weights, (level)->edge_bytes }
+#define OFFSETS_OF(level) {(level)->offsets, (level)->offset_bytes}
+#define COARSE_OF(level) {(level)->coarse, (level)->vertices * sizeof *(level)->coarse}
 
 static void give_level_back(struct Level* level) {
   give_back(level->offsets, level->offset_bytes);
@@ -260,7 +274,7 @@ static void build_coarsen(uint64_t mib) {
   }
   end_level(level);
   level_count = 1;
-  passed += bytes_of(level);
+  WALKED(OFFSETS_OF(level), EDGES_OF(level));
 }
 
 /* Pairs each vertex with the neighbour it is most heavily joined to; returns how many vertices remain. */
@@ -323,6 +337,12 @@ static void contract(struct Level* fine, struct Level* coarse, uint64_t vertices
     }
   }
   end_level(coarse);
+  WALKED({first, table_bytes});
+  WALKED({second, table_bytes});
+  WALKED({place, table_bytes});
+  WALKED(COARSE_OF(fine), {first, table_bytes}, {second, table_bytes});
+  WALKED({first, table_bytes}, {second, table_bytes}, {place, table_bytes}, COARSE_OF(fine), OFFSETS_OF(fine), EDGES_OF(fine),
+         OFFSETS_OF(coarse), EDGES_OF(coarse));
   wrong |= weight_before != weight_after;
   give_back(first, table_bytes);
   give_back(place, table_bytes);
@@ -334,19 +354,21 @@ static void use_coarsen(uint64_t mib) {
   while (level_count < kLevels) {
     struct Level* fine = &levels[level_count - 1];
     const uint64_t vertices = match(fine);
-    count_pass(bytes_of(fine));
+    WALKED(COARSE_OF(fine)); /* the memset */
+    WALKED(COARSE_OF(fine), OFFSETS_OF(fine), EDGES_OF(fine));
     /* All ranks go equally deep. */
     const uint64_t mine[2] = {vertices, vertices * 20 > fine->vertices * 19};
     uint64_t most[2];
     MPI_Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    meet();
     if (most[0] < 1000 || most[1] != 0) {
       break;
     }
     contract(fine, &levels[level_count++], vertices);
-    count_pass(bytes_of(fine));
   }
   /* Back to the finest: each level's vertices get the side of theirs in the next, and the cut is counted. */
   uint8_t* sides = take(levels[level_count - 1].vertices);
+  WALKED({sides, levels[level_count - 1].vertices});
   for (uint64_t vertex = 0; vertex < levels[level_count - 1].vertices; ++vertex) {
     sides[vertex] = vertex * 2 >= levels[level_count - 1].vertices;
   }
@@ -358,6 +380,7 @@ static void use_coarsen(uint64_t mib) {
       for (uint64_t vertex = 0; vertex < level->vertices; ++vertex) {
         finer[vertex] = sides[level->coarse[vertex]];
       }
+      WALKED({finer, level->vertices}, COARSE_OF(level), {sides, levels[number + 1].vertices});
       give_back(sides, levels[number + 1].vertices);
       give_level_back(&levels[number + 1]);
       sides = finer;
@@ -367,8 +390,9 @@ static void use_coarsen(uint64_t mib) {
         cut += sides[vertex] != sides[level->ends[edge]] ? level->weights[edge] : 0;
       }
     }
+    WALKED(OFFSETS_OF(level), EDGES_OF(level), {sides, level->vertices});
     MPI_Allreduce(&cut, &all_cut, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    count_pass(bytes_of(level));
+    meet();
     static uint64_t cut_before = 0; /* contracting keeps it */
     wrong |= number < level_count - 1 && all_cut != cut_before;
     cut_before = all_cut;

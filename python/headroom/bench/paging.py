@@ -5,8 +5,8 @@ noise), under Headroom with each policy, with the kernel's swap (and zswap, wher
 kind that the user has (--peer), all but the first inside the same hard limit where one can be set. Where there are more ranks
 than cores, all sides but Headroom's have the MPI library's setting that is fastest in memory. The sides alternate; a
 figure is the median of the rounds. The lower bound of a phase is what must move (footprint less budget, read; for updates
-written as well) over what this disk moves past the page cache, measured in the same run; for applications it is the time in
-memory if that is longer: plain's, or Headroom's with memory enough if that is shorter (where ranks share cores, the library may
+written as well; of applications, the least that could be read by one who knows what comes, least_reads.h) over what this disk
+moves past the page cache, measured in the same run; for applications it is the time in memory if that is longer: plain's, or Headroom's with memory enough if that is shorter (where ranks share cores, the library may
 lose more in its waiting than memory costs).
 """
 
