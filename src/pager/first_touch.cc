@@ -7,7 +7,10 @@
 //
 // Where the system leaves huge pages to those who ask (/sys/kernel/mm/transparent_hugepage/enabled is `madvise`), the rest of
 // the allocation gets them. Programs that do not ask get small pages there, since huge ones would waste memory and time where
-// it is touched here and there; here it is not.
+// it is touched here and there; here it is not. They are given in windows, of each of which the thread touches the first one
+// and looks how long that takes: a virtual machine may have given free memory back to its host (what is free in large pieces,
+// so that small pages are found among what is not), and to get it again was seen to take 4 ms a huge page, where small ones
+// take 1.5 and huge ones 0.2 otherwise. Then the rest gets small pages, and so does, for a second, whatever else is filled.
 //
 // Where our memory cannot have any (no user namespaces), program and thread touch it together: of a window, which doubles while
 // the program goes on, the thread touches the second half meanwhile. (Were it just ahead of the program, they would meet and
@@ -35,6 +38,11 @@ constexpr uint64_t kGiveUpNs = 30'000'000'000;
 constexpr uint64_t kInARow = 4 << 20;
 constexpr int kPiecesALook = 64;
 
+constexpr uint64_t kQuickNs = 1'500'000;  // of processor time, for a huge page
+constexpr uint64_t kSlowForNs = 1'000'000'000;
+constexpr uint64_t kFirstGiven = 32 << 20;
+constexpr uint64_t kMostGiven = 256 << 20;
+
 constexpr uint64_t kPiece = 2 << 20;  // touched without looking at anything else: about a millisecond
 constexpr uint64_t kFirstWindow = 4 << 20;
 constexpr uint64_t kLargestWindow = 32 << 20;
@@ -48,10 +56,11 @@ struct Watched {
   uint64_t window;  // bytes; 0: none yet
   uint64_t touched_to;
   uint64_t window_end;
-  uint64_t marker;  // a page in the half that is left to the program
+  uint64_t marker;  // a page in the half that is left to the program; of huge pages, in the middle
 };
 Watched watched[kMost];  // under the lock that excludes arming
 std::atomic<int> count{0};
+uint64_t huge_pages_slow_until_ns = 0;
 
 void stop(Watched& allocation) {
   allocation.bytes = 0;
@@ -120,6 +129,58 @@ bool touch(uint64_t from, uint64_t to) {
   return touched;
 }
 
+uint64_t processor_time_ns() {
+  timespec time = {};
+  (void)system_call(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+/// Whether the kernel is quick to make the huge page, which is touched.
+bool is_made_quickly(uint64_t page) {
+  give_huge_pages(page, page + 1);
+  const uintptr_t address = state.partition->base + page * kHugePageBytes;
+  const uint64_t begin = processor_time_ns();
+  const bool made = !base::is_error(system_call(SYS_madvise, address, kHugePageBytes, MADV_POPULATE_WRITE));
+  return made && processor_time_ns() - begin < kQuickNs;
+}
+
+/// Gives the window from the page `begin` on, twice as long as the one before; false if nothing is left, or huge pages are slow
+/// to get.
+bool give_window(Watched& allocation, uint64_t begin, uint64_t now) {
+  const uint64_t end = (allocation.offset + allocation.bytes) / kHugePageBytes;
+  if (begin >= end || now < huge_pages_slow_until_ns) {
+    return false;
+  }
+  if (!is_made_quickly(begin)) {
+    huge_pages_slow_until_ns = now + kSlowForNs;
+    trace::count(trace::Counter::kHugePagesSlow);
+    return false;
+  }
+  const uint64_t twice = allocation.window * 2 < kMostGiven ? allocation.window * 2 : kMostGiven;
+  allocation.window = allocation.window == 0 ? kFirstGiven : twice;
+  const uint64_t pages = allocation.window / kHugePageBytes;
+  const uint64_t window_end = end - begin < pages ? end : begin + pages;
+  give_huge_pages(begin + 1, window_end);
+  trace::count(trace::Counter::kHugeBytesFilled, (window_end - begin) * kHugePageBytes);
+  allocation.window_end = window_end * kHugePageBytes;
+  allocation.marker = (begin + (window_end - begin) / 2) * kHugePageBytes;
+  allocation.started_ns = now;
+  allocation.next_look_ns = now + kFirstLookNs;
+  return window_end < end;
+}
+
+bool has_memory(uint64_t offset) {
+  const long data = system_call(SYS_lseek, state.partition->descriptor, offset, SEEK_DATA);
+  return !base::is_error(data) && static_cast<uint64_t>(data) == offset;
+}
+
+/// When to look again at what has not gone on since `started_ns`; false if never.
+bool look_later(Watched& allocation, uint64_t now) {
+  const uint64_t passed = now - allocation.started_ns;
+  allocation.next_look_ns = now + (passed < kLongestNs ? passed : kLongestNs);
+  return passed <= kGiveUpNs;
+}
+
 /// Touches the next piece of the window, or looks whether the program has followed; false if that has come to its end.
 bool go_on_touching(Watched& allocation, uint64_t now) {
   if (allocation.touched_to < allocation.window_end) {
@@ -130,35 +191,38 @@ bool go_on_touching(Watched& allocation, uint64_t now) {
     allocation.next_look_ns = now;
     return touch(from, to);
   }
-  const long data = system_call(SYS_lseek, state.partition->descriptor, allocation.marker, SEEK_DATA);
-  if (!base::is_error(data) && static_cast<uint64_t>(data) == allocation.marker) {
+  if (has_memory(allocation.marker)) {
     allocation.started_ns = now;
     allocation.next_look_ns = now;
     return begin_window(allocation, allocation.window_end);
   }
-  const uint64_t passed = now - allocation.started_ns;
-  allocation.next_look_ns = now + (passed < kLongestNs ? passed : kLongestNs);
-  return passed <= kGiveUpNs;
+  return look_later(allocation, now);
+}
+
+/// The same for a window of huge pages: the next one begins where the last has ended, or after where the program is by now.
+bool go_on_giving(Watched& allocation, uint64_t now) {
+  if (!has_memory(allocation.marker)) {
+    return look_later(allocation, now);
+  }
+  const long hole = system_call(SYS_lseek, state.partition->descriptor, allocation.window_end, SEEK_HOLE);
+  const uint64_t filled_to = base::is_error(hole) ? allocation.window_end : static_cast<uint64_t>(hole);
+  return give_window(allocation, filled_to / kHugePageBytes + (filled_to > allocation.window_end ? 1 : 0), now);
 }
 
 /// False if there is nothing more to do for the allocation.
 bool look_at(Watched& allocation, uint64_t now) {
   if (allocation.window != 0) {
-    return go_on_touching(allocation, now);
+    return touches_ahead() ? go_on_touching(allocation, now) : go_on_giving(allocation, now);
   }
   if (!is_filled(allocation)) {
-    const uint64_t passed = now - allocation.started_ns;
-    allocation.next_look_ns = now + (passed < kLongestNs ? passed : kLongestNs);
-    return passed <= kGiveUpNs;
+    return look_later(allocation, now);
   }
   if (touches_ahead()) {
     allocation.started_ns = now;
     allocation.next_look_ns = now;
     return begin_window(allocation, allocation.looked_up_to);
   }
-  give_huge_pages(allocation.offset / kHugePageBytes + 1, (allocation.offset + allocation.bytes) / kHugePageBytes);
-  trace::count(trace::Counter::kHugeBytesFilled, allocation.bytes);
-  return false;
+  return give_window(allocation, allocation.looked_up_to / kHugePageBytes + 1, now);  // past the one that it is in
 }
 
 }  // namespace

@@ -35,6 +35,8 @@ def test_huge_pages(engine, huge_pages, asks, tmp_path):
     if not expected(huge_pages):
         assert huge == 0
         assert run.total("huge_bytes_asked") == run.total("huge_pages_split") == 0
+    elif filled and run.total("huge_pages_slow") > 0:
+        assert huge <= 4  # a virtual machine that must get them from its host
     elif filled:
         assert huge >= 4
         assert run.total("huge_bytes_asked") == 0
@@ -43,7 +45,7 @@ def test_huge_pages(engine, huge_pages, asks, tmp_path):
         assert huge >= 16
         assert run.total("huge_bytes_asked") >= 20 * MIB
         assert run.total("huge_pages_split") >= 8
-    assert (run.total("huge_bytes_filled") > 0) == filled
+    assert (run.total("huge_bytes_filled") + run.total("huge_pages_slow") > 0) == filled
     assert run.total("huge_pages_refused") == 0
 
 
@@ -55,11 +57,12 @@ def test_huge_pages_for_what_is_filled(engine, how, tmp_path):
     run = headroom_run([program, how], tmp_path, memory="256M", engine=engine)
     assert run.status == 0 and "wrong 0\n" in run.output, (run.output, run.errors)
     huge = int(re.search(r"huge (\d+) MiB", run.output)[1])
-    if system_gives() == "madvise":
-        assert (run.total("huge_bytes_filled") >= 96 * MIB) == (how == "dense")
-        assert huge >= 48 if how == "dense" else huge == 0
-    else:
-        assert run.total("huge_bytes_filled") == 0
+    if system_gives() != "madvise" or how == "sparse":
+        assert run.total("huge_bytes_filled") == run.total("huge_pages_slow") == 0
+        assert huge == 0 or system_gives() != "madvise"
+    elif run.total("huge_pages_slow") == 0:
+        assert run.total("huge_bytes_filled") >= 64 * MIB
+        assert huge >= 48
 
 
 def test_huge_pages_that_never_came(engine, tmp_path):
