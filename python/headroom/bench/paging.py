@@ -3,15 +3,18 @@
 The program paging.c goes through the same phases, and applications.c through its applications: in memory (twice, for the
 noise), under Headroom with each policy, with the kernel's swap (and zswap, where there is), and under other systems of this
 kind that the user has (--peer), all but the first inside the same hard limit where one can be set. Where there are more ranks
-than cores, all sides but Headroom's have the MPI library's setting that is fastest in memory. The sides alternate; a
-figure is the median of the rounds. The lower bound of a phase is what must move (footprint less budget, read; for updates
-written as well; of applications, the least that could be read by one who knows what comes, least_reads.h) over what this disk
-moves past the page cache, measured in the same run; for applications it is the time in memory if that is longer: plain's, or Headroom's with memory enough if that is shorter (where ranks share cores, the library may
-lose more in its waiting than memory costs).
+than cores, all sides but Headroom's have the MPI library's setting that is fastest in memory. The sides alternate, in both
+directions, each after memory was used for a moment (warm); a figure is the median of the rounds.
+
+The lower bound of a phase is what must move (footprint less budget, read; for updates written as well; of applications, the
+least that could be read by one who knows what comes, least_reads.h) over what this disk moves past the page cache, measured in
+the same run; for applications it is the time in memory if that is longer: plain's, or Headroom's with memory enough if that is
+shorter (where ranks share cores, the library may lose more in its waiting than memory costs).
 """
 
 import contextlib
 import importlib.util
+import mmap
 import os
 import re
 import shlex
@@ -85,7 +88,8 @@ def median_of(phases: list[Phase]) -> Phase:
 
 
 def disk_speeds(program: Path, folder: str, environment: dict[str, str]) -> dict[str, float]:
-    """MiB/s of the disk: `write`, `read`, `mixed` (half and half), and `pages`, reads of 4 KiB; 16 at a time each."""
+    """MiB/s of a disk: `first` writing of a file, `write` again, `read`, `mixed` (half and half), and `pages`, reads of 4 KiB,
+    by as many threads of 2 to 16 as are fastest."""
     text = output_of([program, "disk", folder, "1024"], environment)
     return {name: float(value) for name, value in (line.split("\t") for line in text.splitlines())}
 
@@ -97,7 +101,7 @@ def bound_of(group: Group, phase: str, disk: dict[str, float]) -> tuple[float | 
     if missing <= 0 or kind.startswith(("random", "objects")) or kind in ("strided", "columns"):
         return None, None
     if kind == "touch":
-        return missing / disk["write"], 0
+        return missing / disk["first"], 0
     if kind == "read" and "first" not in phase:
         return missing / disk["read"], missing
     if kind in ("backward", "in-step"):
@@ -111,7 +115,7 @@ def bound_of(group: Group, phase: str, disk: dict[str, float]) -> tuple[float | 
 def bound_of_application(median: Phase, in_memory: float, disk: dict[str, float]) -> tuple[float | None, float | None]:
     """The same by what the application says must move; no faster than in memory, which takes `in_memory` seconds."""
     both = min(median.must_read, median.must_write)
-    moving = 2 * both / disk["mixed"] + (median.must_read - both) / disk["read"] + (median.must_write - both) / disk["write"]
+    moving = 2 * both / disk["mixed"] + (median.must_read - both) / disk["read"] + (median.must_write - both) / disk["first"]
     return max(moving, in_memory), median.must_read or None
 
 
@@ -153,9 +157,18 @@ def command_of(side: Side, group: Group, program: Path) -> list:
     return [*found.command, "-n", group.ranks, *before, program, *arguments]
 
 
+def warm(size: int) -> None:
+    """Uses so much memory for a moment. A virtual machine may have given what is free to its host, and whoever touches that
+    first pays for it: up to 4 ms for 2 MiB, twenty times as much as otherwise. So it is not a side of ours."""
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        for at in range(0, size, mmap.PAGESIZE):
+            memory[at] = 1
+
+
 def run_side(side: Side, group: Group, program: Path, setting: dict[str, str]) -> dict[str, list[Phase]]:
     environment = launcher.find(str(program)).environment | ({} if side.is_headroom else setting)
     words = [str(word) for word in command_of(side, group, program)]
+    warm(group.ranks * group.mib * MIB)
     with contextlib.ExitStack() as stack:
         if side.limited:
             if has_zswap():
@@ -192,8 +205,9 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
     label = f"measuring {name}"
     with click.progressbar(length=rounds * (len(sides) + 1), label=label, file=sys.stderr) as bar:
         for turn in range(rounds):
-            first = turn % len(sides)  # who comes first pays for what the system has put off
-            for side in sides[first:] + sides[:first]:
+            # Who comes first pays for what the system has put off, and nobody always follows the same one.
+            order = sides[turn % len(sides) :] + sides[: turn % len(sides)]
+            for side in order if turn % 2 == 0 else reversed(order):
                 try:
                     found = run_side(side, group, program, setting)
                 except click.ClickException as error:  # the kernel may end it for lack of memory, although swap is free
