@@ -3,11 +3,12 @@
 // reserved like blocks are: roughly at each large allocation while memory is enough, exactly once it is short, every second.
 //
 // Exactly is from /proc/self/smaps: private pages of all mappings but ours, and the proportional share of shared memory, but
-// for copies of messages, which direct/ has reserved when it made them (Member::message_bytes): they count once. For that the
-// kernel looks at each page of ours, too: 20 ms for 512 MiB that are resident, while nobody's faults are served. So it is read
-// as seldom as that is a small part of the time, but each minute, and rather while the rank waits; in between, what has come to
-// anonymous memory since is from /proc/self/statm.
-// At most half of a process's equal share of the budget is counted, so that tiny budgets still leave room for blocks.
+// for copies of messages, which direct/ has reserved when it made them (Member::message_bytes): they count once. Page tables
+// come from /proc/self/status: 2 MiB for each GiB that was ever mapped, of peers' memory, too. For smaps the kernel looks at
+// each page of ours, too: 20 ms for 512 MiB that are resident, while nobody's faults are served. So it is read as seldom as
+// that is a small part of the time, but each minute, and rather while the rank waits; in between, what has come to anonymous
+// memory since is from /proc/self/statm. At most half of a process's equal share of the budget is counted, so that tiny budgets
+// still leave room for blocks.
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -73,6 +74,18 @@ int64_t not_reserved(int64_t message_bytes) {
                   : 0;
 }
 
+int64_t measure_page_tables() {
+  static KeptOpen file("/proc/self/status");
+  LineReader lines(file.descriptor());
+  while (const char* line = lines.next()) {
+    const int64_t bytes = field(line, "VmPTE:");
+    if (bytes >= 0) {
+      return bytes;
+    }
+  }
+  return 0;
+}
+
 int64_t measure() {
   static KeptOpen file("/proc/self/smaps");
   LineReader lines(file.descriptor());
@@ -92,7 +105,7 @@ int64_t measure() {
     const int64_t counted = ours ? -1 : field(line, shared ? "Pss:" : "Anonymous:");
     (messages ? message_bytes : total) += counted > 0 ? counted : 0;
   }
-  return total + not_reserved(message_bytes);
+  return total == 0 ? 0 : total + not_reserved(message_bytes) + measure_page_tables();
 }
 
 /// What statm calls resident without what it calls shared: anonymous memory. Two orders of magnitude cheaper than smaps, but

@@ -33,6 +33,19 @@ def test_sweeps_keep_what_fits(engine, tmp_path):
     assert run.total("readers_sparse") == 0
 
 
+def test_page_tables_are_part_of_the_budget(tmp_path):
+    """16 MiB of them leave as much less for blocks."""
+    program = compile_program(None, "page_tables.c")
+    others = {}
+    for tables in ("none", "many"):
+        run = headroom_run([program, 96, tables], tmp_path, memory="64M")
+        assert run.status == 0 and run.output == "sum 0\n", run.errors
+        assert run.total("bytes_written") >= 32 * MIB
+        assert run.report["peak_resident_bytes"] <= 65 * MIB
+        others[tables] = run.total("other_bytes_peak")
+    assert 15 * MIB <= others["many"] - others["none"] <= 18 * MIB, others
+
+
 def cores_of_a_rank(launcher: list[str]) -> set[int]:
     script = "import os; print(*os.sched_getaffinity(0))"
     return set(map(int, plain_run([*launcher, sys.executable, "-c", script], 60, environment()).stdout.split()))
