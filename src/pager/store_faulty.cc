@@ -1,7 +1,7 @@
 // A store that fails, for tests (setting store_fault): the N-th read or write ends with a given errno (with N+, all from then
-// on; with @F behind it, of those to or from the F-th file), or what the N-th read brings is damaged; one whose reads take
-// longer, as on another disk; or one whose writes are known to have ended only later, so that much can happen meanwhile. See
-// store.h.
+// on; with @F behind it, of those to or from the F-th file, with @F-L, up to the L-th), or what the N-th read brings is
+// damaged; one whose reads take longer, as on another disk; or one whose writes are known to have ended only later, so that
+// much can happen meanwhile: all of them, or those that fail. See store.h.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +20,24 @@ constexpr int kDamage = -1;
 
 class FaultyStore final : public Store {
  public:
-  FaultyStore(Store* behind, bool write, int error, long nth, bool and_all_after, const StoreFiles& files, long file)
-      : behind_(behind), write_(write), error_(error), left_(nth), and_all_after_(and_all_after), files_(files), file_(file) {}
+  /// Which of the files' transfers are meant, from the first to the last of these.
+  struct Meant {
+    long first;
+    long last;
+  };
+
+  FaultyStore(Store* behind, bool write, int error, long nth, bool and_all_after, const StoreFiles& files, Meant meant)
+      : behind_(behind),
+        write_(write),
+        error_(error),
+        left_(nth),
+        and_all_after_(and_all_after),
+        files_(files),
+        meant_(meant) {}
 
   void submit(const Transfer& transfer) override {
     ++in_flight_;
-    const bool meant = transfer.write == write_ && (file_ < 0 || is_in_file(transfer.offset));
+    const bool meant = transfer.write == write_ && is_meant(transfer.offset);
     left_ -= meant ? 1 : 0;
     if (meant && (left_ == 0 || (and_all_after_ && left_ < 0))) {
       if (error_ != kDamage) {
@@ -64,8 +76,13 @@ class FaultyStore final : public Store {
   [[nodiscard]] base::StoreChoice kind() const override { return behind_->kind(); }
 
  private:
-  [[nodiscard]] bool is_in_file(uint64_t offset) const {
-    return place_of(files_, offset).descriptor == files_.descriptors[file_];
+  [[nodiscard]] bool is_meant(uint64_t offset) const {
+    const int descriptor = place_of(files_, offset).descriptor;
+    bool found = false;
+    for (long file = meant_.first; file <= meant_.last && file < files_.count; ++file) {
+      found = found || files_.descriptors[file] == descriptor;
+    }
+    return found;
   }
 
   Store* behind_;
@@ -74,7 +91,7 @@ class FaultyStore final : public Store {
   long left_;
   bool and_all_after_;
   const StoreFiles& files_;
-  long file_;  // -1: any
+  Meant meant_;
   Completion failed_[kDepth] = {};
   int failed_count_ = 0;
   Transfer damaged_ = {};
@@ -113,10 +130,12 @@ class SlowStore final : public Store {
   long block_us_;
 };
 
-/// Its writes are said to have ended when that long has passed. The thread that collects stays awake meanwhile.
+/// Its writes, or those that fail, are said to have ended when that long has passed. The thread that collects stays awake
+/// meanwhile.
 class LateStore final : public Store {
  public:
-  LateStore(Store* behind, uint64_t late_us) : behind_(behind), late_ns_(late_us * 1000) {}
+  LateStore(Store* behind, uint64_t late_us, bool if_failed)
+      : behind_(behind), late_ns_(late_us * 1000), if_failed_(if_failed) {}
 
   void submit(const Transfer& transfer) override {
     ++in_flight_;
@@ -128,7 +147,7 @@ class LateStore final : public Store {
     const uint64_t now = base::monotonic_ns();
     int kept = 0;
     for (int index = 0; index < found; ++index) {
-      if (out[index].write) {
+      if (out[index].write && (!if_failed_ || out[index].error != 0)) {
         withheld_[withheld_count_++] = {out[index], now + late_ns_};
       } else {
         out[kept++] = out[index];
@@ -164,26 +183,10 @@ class LateStore final : public Store {
   };
   Store* behind_;
   uint64_t late_ns_;
+  bool if_failed_;
   Withheld withheld_[kDepth] = {};
   int withheld_count_ = 0;
 };
-
-/// late:US, or nullptr.
-Store* make_late_store(Store* behind, const char* specification) {
-  alignas(LateStore) static char place[sizeof(LateStore)];
-  char* end = nullptr;
-  const long us = strtol(specification, &end, 10);
-  return *end == 0 && us > 0 ? new (place) LateStore(behind, static_cast<uint64_t>(us)) : nullptr;
-}
-
-/// slow:EACH_US:BLOCK_US, or nullptr.
-Store* make_slow_store(Store* behind, const char* specification) {
-  alignas(SlowStore) static char place[sizeof(SlowStore)];
-  char* end = nullptr;
-  const long each_us = strtol(specification, &end, 10);
-  const long block_us = *end == ':' ? strtol(end + 1, &end, 10) : -1;
-  return *end == 0 && each_us >= 0 && block_us >= 0 ? new (place) SlowStore(behind, each_us, block_us) : nullptr;
-}
 
 int error_of_name(const char* name, size_t length) {
   const struct {
@@ -198,15 +201,8 @@ int error_of_name(const char* name, size_t length) {
   return 0;
 }
 
-}  // namespace
-
-Store* make_faulty_store(Store* behind, const StoreFiles& files, const char* specification) {
-  if (strncmp(specification, "slow:", 5) == 0) {
-    return make_slow_store(behind, specification + 5);
-  }
-  if (strncmp(specification, "late:", 5) == 0) {
-    return make_late_store(behind, specification + 5);
-  }
+/// read|write:ERRNO:N with what may follow, or nullptr.
+Store* make_failing_store(Store* behind, const StoreFiles& files, const char* specification) {
   alignas(FaultyStore) static char place[sizeof(FaultyStore)];
   const bool write = strncmp(specification, "write:", 6) == 0;
   if (!write && strncmp(specification, "read:", 5) != 0) {
@@ -219,9 +215,46 @@ Store* make_faulty_store(Store* behind, const StoreFiles& files, const char* spe
   const long nth = colon != nullptr ? strtol(colon + 1, &end, 10) : 0;
   const bool and_all_after = nth > 0 && *end == '+';
   end += and_all_after ? 1 : 0;
-  const long file = nth > 0 && *end == '@' ? strtol(end + 1, &end, 10) : -1;
-  const bool possible = error != 0 && !(write && error == kDamage) && nth > 0 && *end == 0 && file < kMostFiles;
-  return possible ? new (place) FaultyStore(behind, write, error, nth, and_all_after, files, file) : nullptr;
+  FaultyStore::Meant meant = {0, kMostFiles - 1};
+  if (nth > 0 && *end == '@') {
+    meant.first = strtol(end + 1, &end, 10);
+    meant.last = *end == '-' ? strtol(end + 1, &end, 10) : meant.first;
+  }
+  const bool files_exist = meant.first >= 0 && meant.first <= meant.last && meant.last < kMostFiles;
+  const bool possible = error != 0 && !(write && error == kDamage) && nth > 0 && *end == 0 && files_exist;
+  return possible ? new (place) FaultyStore(behind, write, error, nth, and_all_after, files, meant) : nullptr;
+}
+
+/// late:US, or late:US: with a fault behind it; or nullptr.
+Store* make_late_store(Store* behind, const StoreFiles& files, const char* specification) {
+  alignas(LateStore) static char place[sizeof(LateStore)];
+  char* end = nullptr;
+  const long us = strtol(specification, &end, 10);
+  const bool if_failed = *end == ':';
+  behind = if_failed ? make_failing_store(behind, files, end + 1) : behind;
+  const bool possible = us > 0 && (if_failed ? behind != nullptr : *end == 0);
+  return possible ? new (place) LateStore(behind, static_cast<uint64_t>(us), if_failed) : nullptr;
+}
+
+/// slow:EACH_US:BLOCK_US, or nullptr.
+Store* make_slow_store(Store* behind, const char* specification) {
+  alignas(SlowStore) static char place[sizeof(SlowStore)];
+  char* end = nullptr;
+  const long each_us = strtol(specification, &end, 10);
+  const long block_us = *end == ':' ? strtol(end + 1, &end, 10) : -1;
+  return *end == 0 && each_us >= 0 && block_us >= 0 ? new (place) SlowStore(behind, each_us, block_us) : nullptr;
+}
+
+}  // namespace
+
+Store* make_faulty_store(Store* behind, const StoreFiles& files, const char* specification) {
+  if (strncmp(specification, "slow:", 5) == 0) {
+    return make_slow_store(behind, specification + 5);
+  }
+  if (strncmp(specification, "late:", 5) == 0) {
+    return make_late_store(behind, files, specification + 5);
+  }
+  return make_failing_store(behind, files, specification);
 }
 
 }  // namespace headroom::pager

@@ -162,8 +162,11 @@ Store* make_store(const StoreFiles& files) {
   if (*settings.store_fault != 0) {
     store = make_faulty_store(store, files, settings.store_fault);
     if (store == nullptr) {
-      base::die("HEADROOM_STORE_FAULT=%s is none of read|write:ERRNO:N (or N+, @FILE), slow:EACH_US:BLOCK_US and late:US",
-                settings.store_fault);
+      base::die(
+          "HEADROOM_STORE_FAULT=%s is none of read|write:ERRNO:N (or N+, @FILE, @FIRST-LAST), slow:EACH_US:BLOCK_US, late:US "
+          "and "
+          "late:US: with the first behind it",
+          settings.store_fault);
     }
   }
   return store;

@@ -321,8 +321,26 @@ TEST(Store, TheNthTransferFailsAsAsked) {
   EXPECT_EQ(wait_for(*store, 3), 1);
 }
 
+TEST(Store, AWriteMayFailLate) {
+  test::set_environment("64M", "auto");
+  const auto file = open_store_files();
+  ASSERT_TRUE(file.ok());
+  Store* store = make_faulty_store(make_thread_store(file.value), file.value, "late:200000:write:EIO:2+@0-3");
+  ASSERT_NE(store, nullptr);
+  Memory memory(kPiece);
+  memset(memory.address, 1, kPiece);
+  const uint64_t since = base::monotonic_ns();
+  for (uint64_t index = 0; index < 3; ++index) {
+    store->submit({true, index * kPiece, memory.address, kPiece, index});
+  }
+  EXPECT_EQ(wait_for(*store, 1), 0);
+  EXPECT_EQ(wait_for(*store, 2), 2);
+  EXPECT_GE(base::monotonic_ns() - since, 200'000'000U);
+}
+
 TEST(Store, ABadFaultIsRefused) {
-  for (const char* text : {"write", "write:EIO", "write:EWHAT:1", "sometimes:EIO:1", "read:EIO:0", "read:EIO:1@16"}) {
+  for (const char* text : {"write", "write:EIO", "write:EWHAT:1", "sometimes:EIO:1", "read:EIO:0", "read:EIO:1@16",
+                           "read:EIO:1@1-0", "late:5:sometimes", "late:0:write:EIO:1"}) {
     EXPECT_EQ(make_faulty_store(nullptr, {}, text), nullptr) << text;
   }
 }
