@@ -27,7 +27,7 @@ constexpr uint64_t kLongestWaitS = 1'000'000'000;
 constexpr int64_t kLookAgainNs = 100'000'000;
 
 constexpr uint64_t kKnownToLackNs = 10'000'000;    // so long it is not looked again, unless somebody waits
-constexpr uint64_t kNotWrittenNs = 200'000'000;    // so long a file that could not be written is not tried again
+constexpr uint64_t kNotWrittenNs = 200'000'000;    // so long, at least, a file that could not be written is not tried again
 constexpr uint64_t kPauseIsOldNs = 1'000'000'000;  // nobody has waited for so long
 constexpr int kSilentLooks = 2;                    // another rank may have taken more than it keeps
 
@@ -38,12 +38,21 @@ uint64_t lacked_at_ns = 0;
 /// Files that a write has found without room although there seemed to be some.
 struct Lack {
   uint64_t since_ns;  // 0: it has not
+  uint64_t lasts_ns;  // before it is tried again
+  uint64_t tried_ns;  // when the first write began after the last one that ended; 0: none has
   int error;
 };
 Lack lacks[kMostFiles] = {};
 
+Lack& lack_of_file_at(uint64_t offset) {
+  const StoreFiles& files = state.files;
+  const uint64_t stripe = offset / kStripeBytes;
+  const uint8_t placed = files.placed[stripe];
+  return lacks[placed != 0 ? placed - uint64_t{1} : stripe % static_cast<uint64_t>(files.striped)];
+}
+
 bool lacks_room(uint64_t file) {
-  return lacks[file].since_ns != 0 && base::monotonic_ns() - lacks[file].since_ns < kNotWrittenNs;
+  return lacks[file].since_ns != 0 && base::monotonic_ns() - lacks[file].since_ns < lacks[file].lasts_ns;
 }
 
 /// The pause that lasts, if one does: until something is written, since there may only seem to be room again.
@@ -376,13 +385,25 @@ void await_store_room(uint64_t offset) {
   }
 }
 
+void note_write_begun(uint64_t offset) {
+  Lack& lack = lack_of_file_at(offset);
+  lack.tried_ns = lack.tried_ns == 0 ? base::monotonic_ns() : lack.tried_ns;
+}
+
 void note_lack_of_store_room(uint64_t offset, int error) {
   const uint64_t now = base::monotonic_ns();
-  lacks[state.files.placed[offset / kStripeBytes] - 1] = {now, error};
+  Lack& lack = lack_of_file_at(offset);
+  const uint64_t known_ns = now - lack.since_ns < lack.lasts_ns ? lack.lasts_ns : kNotWrittenNs;  // others failed with it
+  const uint64_t took_ns = lack.tried_ns != 0 ? now - lack.tried_ns : 0;
+  const uint64_t all_take_ns = (static_cast<uint64_t>(state.files.count) + 1) * took_ns;
+  lack = {now, all_take_ns > known_ns ? all_take_ns : known_ns, 0, error};
   pause.last_ns = now;  // it goes on, however long the write has taken to fail
 }
 
-void note_written_to_storage() { end_pause(true); }
+void note_written_to_storage(uint64_t offset) {
+  lack_of_file_at(offset).tried_ns = 0;
+  end_pause(true);
+}
 
 void end_old_pause() {
   if (pause.since_ns != 0 && state.store->in_flight() == 0 && base::monotonic_ns() - pause.last_ns > kPauseIsOldNs) {

@@ -10,7 +10,9 @@
 // File systems that cannot set room aside (NFS, FUSE) are asked how much they have, and may have less when it is written;
 // others set aside what a quota or a copy of what is overwritten (btrfs) then takes. A write that so finds no room is given up:
 // its blocks stay, as dirty as before, and their stripe goes to another directory, with what is stored of it. The file is not
-// tried again for a moment. If no other has room and somebody waits for memory, the rank pauses as above.
+// tried again for a moment, or for longer than it takes all files to fail as slowly as it did: else there would always be one
+// that may be tried again, and who waits would neither say so nor end. If no other has room and somebody waits for memory, the
+// rank pauses as above.
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once
@@ -27,10 +29,10 @@ bool has_store_room(uint64_t offset);
 /// The same, and waits until there seems to be some. Ends the process, with a message, if none comes.
 void await_store_room(uint64_t offset);
 
-/// A write there has failed for lack of room.
+/// A write there begins; it has failed for lack of room; it has succeeded.
+void note_write_begun(uint64_t offset);
 void note_lack_of_store_room(uint64_t offset, int error);
-/// A write has succeeded.
-void note_written_to_storage();
+void note_written_to_storage(uint64_t offset);
 /// Ends a pause after which nothing had to be written.
 void end_old_pause();
 

@@ -53,7 +53,9 @@ void submit(const Transfer& transfer) {
     base::die("more than %d transfers were begun at once; this is a fault in Headroom, please report it", Store::kDepth);
   }
   trace::count(Counter::kTransfers);
-  if (!transfer.write) {
+  if (transfer.write) {
+    note_write_begun(transfer.offset);
+  } else {
     note_read_begun(transfer.tag, transfer.bytes);
   }
   state.store->submit(transfer);
@@ -63,10 +65,11 @@ void act_on(const Completion& done) {
   const Kind kind = kind_of(done.tag);
   const uint64_t number = number_of(done.tag);
   const uint64_t count = count_of(done.tag);
-  const uint64_t bytes = count * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
+  const uint64_t unit = kind == kPages ? arena::kPageBytes : arena::kBlockBytes;
+  const uint64_t bytes = count * unit;
   const auto page = static_cast<uint32_t>(number % kPagesOfBlock);
   if (done.write && is_lack_of_room(done.error)) {
-    note_lack_of_store_room(number * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes), done.error);
+    note_lack_of_store_room(number * unit, done.error);
     kind == kPages ? page_write_lacked_room(number / kPagesOfBlock, page, count) : write_lacked_room(number, count);
     return;
   }
@@ -74,7 +77,7 @@ void act_on(const Completion& done) {
     die_of_transfer(done.write, bytes, done.error);
   }
   if (done.write) {
-    note_written_to_storage();
+    note_written_to_storage(number * unit);
   }
   const char* buffer = done.write || kind == kFill ? nullptr
                        : kind == kPages            ? content_of_page(number / kPagesOfBlock, page)

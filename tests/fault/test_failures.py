@@ -181,6 +181,24 @@ def test_a_directory_is_added_to_a_job_whose_storage_cannot_be_written(mpi, tmp_
     assert run["total"]["evictions_given_up"] > 0
 
 
+def test_a_directory_is_added_to_a_job_whose_writes_fail_slowly(mpi, tmp_path):
+    """In two directories in turn, each for longer than the other one is left alone for. It is said once, and how it ends."""
+    report = tmp_path / "report.json"
+    first, second, other = (tmp_path / name for name in ("first", "second", "other"))
+    for directory in (first, second, other):
+        directory.mkdir()
+    fault = "late:300000:write:EDQUOT:40+@0-1"
+    with started_on_a_full_disk(mpi, f"{first}:{second}", report, "--checksums", "on", store_fault=fault) as job:
+        time.sleep(2)
+        added = headroom("storage", "add", other, "--process", rank_of(job))
+        assert added.returncode == 0, added.stderr
+        said, _ = job.communicate(timeout=60)
+        assert job.returncode == 0 and said.count("the run goes on") == 1 and "the run pauses" not in said, said
+    run = json.loads(report.read_text())
+    assert run["storage_added"] == [str(other)]
+    assert run["total"]["storage_full_ns"] > 2e9 and run["total"]["stripes_elsewhere"] > 0
+
+
 @every_second("mpi")
 def test_room_is_freed_for_a_job_whose_storage_is_full(mpi, tmp_path):
     report = tmp_path / "report.json"

@@ -75,6 +75,26 @@ TEST(StoreRoomDeathTest, IfSomebodyNeedsItTheRunEndsWithTheCause) {
       testing::ExitedWithCode(2), "writing .* failed: Disk quota exceeded.*--storage");
 }
 
+/// Each write fails after longer than a file is left alone for, so that there always is one that may be tried again.
+TEST(StoreRoomDeathTest, WritesThatFailSlowlyInTwoDirectoriesInTurnAreAPause) {
+  setenv("HEADROOM_STORE_FAULT", "late:300000:write:ENOSPC:20+", 1);
+  setenv("HEADROOM_STORAGE_WAIT", "2", 1);
+  EXPECT_EXIT(
+      {
+        alarm(30);
+        test::set_environment("24M", "auto");
+        setenv("HEADROOM_STORAGE", "/var/tmp:/var/tmp", 1);
+        base::load_settings();
+        if (start() == base::Status::kOk) {
+          fill(static_cast<uint64_t*>(heap::allocate(kArray, 1, false)), kWords, 1);
+        }
+        _exit(0);
+      },
+      testing::ExitedWithCode(2),
+      "storage in .* is full .No space left on device.*the run pauses.*storage add.*writing .* failed: No space left on "
+      "device");
+}
+
 /// What is written from the `nth` time on to the first of two directories fails.
 class StoreRoomElsewhere : public testing::TestWithParam<int> {};
 
