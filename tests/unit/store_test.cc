@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "environment.h"
+#include "pager/pager.h"
 #include "pager/state.h"
 #include "pager/store_speed.h"
 
@@ -355,13 +356,56 @@ TEST(StoreDeathTest, AllFaultsThatThereAreAreNamed) {
   unsetenv("HEADROOM_STORE_FAULT");
 }
 
+template <size_t kLength>
+bool filter_calls(sock_filter (&program)[kLength]) {
+  const sock_fprog filter = {kLength, program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
 /// From now on the kernel refuses this call, as a container's profile would.
 bool refuse(uint32_t call) {
   sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
                            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog filter = {std::size(program), program};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+  return filter_calls(program);
+}
+
+/// From now on no file can be opened for direct I/O, as on file systems without it. (Which of these there are differs between
+/// kernels: a tmpfs takes it since Linux 6.6.)
+bool refuse_direct_io() {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+                           BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+                           BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_DIRECT, 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  return filter_calls(program);
+}
+
+TEST(StoreDeathTest, DirectIoThatIsAskedForAndCannotBeHadEndsTheRun) {
+  setenv("HEADROOM_STORE_DIRECT", "on", 1);
+  EXPECT_EXIT(
+      {
+        test::set_environment("64M", "auto");
+        if (refuse_direct_io()) {
+          (void)start();
+        }
+        _exit(0);
+      },
+      testing::ExitedWithCode(2), "--store-direct on: .*/var/tmp refuses direct I/O.*--store-direct auto.*cannot use the storage");
+}
+
+TEST(StoreDeathTest, WithoutDirectIoStorageGoesThroughThePageCacheAndThatIsSaid) {
+  unsetenv("HEADROOM_STORE_DIRECT");
+  EXPECT_EXIT(
+      {
+        test::set_environment("64M", "auto");
+        if (refuse_direct_io()) {
+          const auto files = open_store_files();
+          _exit(files.ok() && !files.value.direct ? 3 : 0);
+        }
+      },
+      testing::ExitedWithCode(3), "/var/tmp refuses direct I/O; .*page cache.*choose a local disk");
 }
 
 TEST(StoreDeathTest, IoUringThatIsRefusedLaterNamesCauseAndRemedy) {
