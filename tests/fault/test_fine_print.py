@@ -23,7 +23,7 @@ PRESSED = [
     "buffers",
     "stacks",
 ]  # in more than they may have
-CASES = [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "forks", "sockets"]
+CASES = [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "forks", "streams", "sockets"]
 # But what a system may not have, and what only Headroom must see to.
 SYSTEMS_TOO = [case for case in CASES if case not in (*CLOSING, "sized", "sockets")]
 

@@ -190,6 +190,8 @@ int main(int argc, char** argv) {
     children_with_threads();
   } else if (strcmp(name, "forks") == 0) {
     forks();
+  } else if (strcmp(name, "streams") == 0) {
+    streams();
   } else if (strcmp(name, "handlers") == 0) {
     handlers();
   } else if (strcmp(name, "raw_calls") == 0) {

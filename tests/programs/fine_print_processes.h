@@ -120,6 +120,49 @@ static void forks(void) {
   pthread_join(thread, NULL);
 }
 
+static char* written_late;
+
+/// How a stream of the program's own writes: late, and to memory.
+static ssize_t write_late(void* memory, const char* text, size_t size) {
+  (void)text;
+  usleep(20000);
+  written_late = memory;
+  memset(memory, 1, kMib);
+  return (ssize_t)size;
+}
+
+static void* flush_all(void* memory) {
+  const cookie_io_functions_t functions = {.write = write_late};
+  FILE* stream = fopencookie(memory, "w", functions);
+  must(stream != NULL, "fopencookie");
+  while (__atomic_load_n(&writing, __ATOMIC_ACQUIRE)) {
+    must(fputs("line", stream) >= 0 && fflush(NULL) == 0, "fflush");
+  }
+  fclose(stream);
+  return NULL;
+}
+
+/// Forks while a thread has the list of all streams and writes to memory.
+static void streams(void) {
+  char* memory = mmap(NULL, 4 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(memory, 2, 4 * kMib);
+  writing = 1;
+  pthread_t thread;
+  must(pthread_create(&thread, NULL, flush_all, memory) == 0, "pthread_create");
+  for (int i = 0; i < 20; ++i) {
+    usleep(10000);
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(memory[2 * kMib] == 2 ? 0 : 1);
+    }
+    int status = -1;
+    must(child > 0 && waitpid(child, &status, 0) == child && status == 0, "fork");
+  }
+  __atomic_store_n(&writing, 0, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+  must(written_late == memory && memory[5] == 1, "content");
+}
+
 static int null_file;
 static volatile sig_atomic_t ticks;
 
