@@ -392,7 +392,8 @@ TEST(StoreDeathTest, DirectIoThatIsAskedForAndCannotBeHadEndsTheRun) {
         }
         _exit(0);
       },
-      testing::ExitedWithCode(2), "--store-direct on: .*/var/tmp refuses direct I/O.*--store-direct auto.*cannot use the storage");
+      testing::ExitedWithCode(2),
+      "--store-direct on: .*/var/tmp refuses direct I/O.*--store-direct auto.*cannot use the storage");
 }
 
 TEST(StoreDeathTest, WithoutDirectIoStorageGoesThroughThePageCacheAndThatIsSaid) {
