@@ -63,31 +63,6 @@ void Endpoint::wake(int member) {
   }
 }
 
-Tally* Endpoint::make_tally() {
-  const Guard guard(*this);
-  for (Tally** link = &free_tallies_; *link != nullptr; link = &(*link)->next) {
-    Tally* tally = *link;
-    // acquire: pairs with the release below; whoever had it reads nothing there any more.
-    if (tally->let_go.load(std::memory_order_acquire) == tally->ranks) {
-      *link = tally->next;
-      tally->let_go.store(0, std::memory_order_relaxed);
-      return tally;
-    }
-  }
-  void* piece = memory_.allocate(sizeof(Tally));
-  return piece != nullptr ? new (piece) Tally{} : nullptr;
-}
-
-void Endpoint::let_go_of(Tally* tally, int ranks) {
-  const Guard guard(*this);
-  if (ranks > 0) {
-    tally->ranks = static_cast<uint32_t>(ranks);
-    tally->next = free_tallies_;
-    free_tallies_ = tally;
-  }
-  tally->let_go.fetch_add(1, std::memory_order_release);
-}
-
 bool Endpoint::look_for_channels() {
   const uint32_t opened = own_root().opened.load(std::memory_order_acquire);
   if (__builtin_expect(opened == known_opened_, 1)) {
@@ -416,57 +391,6 @@ bool Endpoint::cancel(Receiving& receiving) {
   receiving.cancelled = true;
   receiving.complete.store(true, std::memory_order_release);
   return true;
-}
-
-EndpointFunctions endpoint_functions() {
-  EndpointFunctions functions = {};
-  functions.expect_threads = [] {
-    endpoint().expect_threads();
-    return &endpoint().threads();
-  };
-  functions.send = [](int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
-                      Sending*& sending) { return endpoint().send(member, envelope, content, kind, looks, sending); };
-  functions.is_finished = [](Sending* sending) { return endpoint().is_finished(sending); };
-  functions.copy_aside = [](Sending* sending, bool must) { endpoint().copy_aside(sending, must); };
-  functions.cancel_send = [](Sending* sending) { return endpoint().cancel(sending); };
-  functions.receive = [](Receiving& receiving) { endpoint().receive(receiving); };
-  functions.receive_next = [](int member, const Envelope& wanted, const Content& into, NextMessage& got) {
-    return endpoint().receive_next(member, wanted, into, got);
-  };
-  functions.cancel_receive = [](Receiving& receiving) { return endpoint().cancel(receiving); };
-  functions.receive_if_there = [](Receiving& receiving) { return endpoint().receive_if_there(receiving); };
-  functions.withdraw = [](Receiving& receiving) { return endpoint().withdraw(receiving); };
-  functions.finish = [](Receiving& receiving) { return endpoint().finish(receiving); };
-  functions.find = [](const Envelope& wanted, Found& found) { return endpoint().find(wanted, found); };
-  functions.extract = [](const Envelope& wanted) { return endpoint().extract(wanted); };
-  functions.receive_message = [](Message* message, Receiving& receiving) { endpoint().receive_message(message, receiving); };
-  functions.progress = [] { return endpoint().progress(); };
-  functions.is_needed = [] { return endpoint().is_needed(); };
-  functions.go_away = [] { endpoint().go_away(); };
-  functions.come_back = [] { endpoint().come_back(); };
-  functions.end_if_peers_are_lost = [] { endpoint().end_if_peers_are_lost(); };
-  functions.is_drained = [] { return endpoint().is_drained(); };
-  functions.add_run = [](LayoutBuilder& builder, int64_t offset, uint64_t bytes, uint64_t count, int64_t stride) {
-    builder.add(offset, bytes, count, stride);
-  };
-  functions.add_layout = [](LayoutBuilder& builder, const LayoutBuilder& other, int64_t offset, uint64_t count,
-                            int64_t stride) { builder.add_all(other, offset, count, stride); };
-  functions.is_contiguous = [](const LayoutBuilder& builder, int64_t extent) { return builder.is_contiguous(extent); };
-  functions.finish_layout = [](const LayoutBuilder& builder, int64_t extent) {
-    return builder.finish(endpoint().memory(), extent);
-  };
-  functions.drop_builder = [](LayoutBuilder& builder) { builder.drop(); };
-  functions.copy_content = [](const Content& to, const Content& from) {
-    expect_overwriting(to, from);
-    copy_content(to, from);
-  };
-  functions.wake = [](int member) { endpoint().wake(member); };
-  functions.make_tally = [] { return endpoint().make_tally(); };
-  functions.let_go_of_tally = [](Tally* tally, int ranks) { endpoint().let_go_of(tally, ranks); };
-  functions.offset_of_tally = [](const Tally* tally) { return endpoint().memory().offset_of(tally); };
-  functions.tally_at = [](uint64_t offset) { return endpoint().memory().at<Tally>(offset); };
-  functions.let_go = [](Layout* layout) { let_go(layout, endpoint().memory()); };
-  return functions;
 }
 
 }  // namespace headroom::direct

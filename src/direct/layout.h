@@ -141,6 +141,12 @@ class Walk {
 
 /// Copies `bytes` bytes from one walk to the other.
 void copy(Walk& to, Walk& from, uint64_t bytes);
+/// All of it, to where it lies in one piece.
+inline void gather(char* to, const Content& content) {
+  Walk from(content);
+  Walk into({to, content.bytes, nullptr});
+  copy(into, from, content.bytes);
+}
 /// Copies as much as both have.
 void copy_content(const Content& to, const Content& from);
 

@@ -396,36 +396,4 @@ bool Endpoint::receive_next(int member, const Envelope& wanted, const Content& i
   return false;
 }
 
-/// Takes what the ring has. `receiving.record` is nullptr once all has come.
-bool Endpoint::move_stream(Receiving& receiving) {
-  Transfer& transfer = transfer_of(receiving.record);
-  Sharing& sharing = sharing_of(receiving.record);
-  const uint64_t written = sharing.written.load(std::memory_order_acquire);
-  if (receiving.streamed == written) {
-    return false;
-  }
-  while (receiving.streamed < written) {
-    const uint64_t in_ring = receiving.streamed % sharing.ring_bytes;
-    uint64_t step = written - receiving.streamed;
-    step = step < sharing.ring_bytes - in_ring ? step : sharing.ring_bytes - in_ring;
-    const uint64_t room = receiving.into.bytes > receiving.streamed ? receiving.into.bytes - receiving.streamed : 0;
-    const uint64_t kept = step < room ? step : room;
-    if (kept > 0) {
-      Walk from({memory_.at<char>(transfer.aside + in_ring), kept, nullptr});
-      Walk into({receiving.into.address, receiving.streamed + kept, receiving.into.layout});
-      into.skip(receiving.streamed);
-      copy(into, from, kept);
-    }
-    receiving.streamed += step;
-  }
-  sharing.consumed.store(receiving.streamed, std::memory_order_release);
-  if (receiving.streamed == transfer.bytes) {
-    transfer.state.store(TransferState::kDone, std::memory_order_release);
-    ChannelReader::give_back(receiving.record);
-    receiving.record = nullptr;
-  }
-  wake(receiving.member);
-  return true;
-}
-
 }  // namespace headroom::direct

@@ -5,7 +5,6 @@
 #include "direct/endpoint.h"
 #include "direct/pool.h"
 #include "pager/pager.h"
-#include "sched/preemption.h"
 #include "sched/scheduler.h"
 #include "trace/counters.h"
 
@@ -19,25 +18,7 @@ constexpr uint64_t kBroughtBytes = 16 << 10;
 /// The sender offers to help once the receiver has copied for as long as this rate would take: content that is in the caches is
 /// copied by then.
 constexpr uint64_t kBytesPerNs = 40;
-constexpr uint64_t kStreamStep = 128 << 10;
-static_assert(kSmallRingBytes >= 2 * kStreamStep);  // one is written while the other is read
-/// Rings of full size have together at most this part of what may be held: message memory cannot leave, either.
-constexpr uint64_t kRingPart = 4;
-/// What is copied aside while memory is short, as long as all of it is no more than what may be held; other content streams.
-constexpr uint64_t kLargestAsideShort = 1 << 20;
-/// What may be copied aside of shorter content while memory is enough: this part of the rank's share, and no more than so much.
-constexpr int64_t kAsidePart = 8;
-constexpr int64_t kMostAside = 64 << 20;
-/// Who has waited so long for room is copied aside without it: its receiver may wait for what comes next.
-constexpr uint64_t kDeniedNs = 100'000'000;
-
 Layout* layout_of(const Content& content) { return const_cast<Layout*>(content.layout); }
-
-void gather(char* to, const Content& content) {
-  Walk from(content);
-  Walk into({to, content.bytes, nullptr});
-  copy(into, from, content.bytes);
-}
 
 }  // namespace
 
@@ -133,168 +114,6 @@ bool Endpoint::offer_attached(Sending& sending) {
   return true;
 }
 
-/// How much may be copied aside in all.
-uint64_t Endpoint::most_aside() const {
-  if (pager::is_armed()) {
-    return pager::largest_hold();
-  }
-  const node::Ledger& ledger = *session_->ledger;
-  const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
-  const int64_t part = ledger.budget / (alive > 0 ? alive : 1) / kAsidePart;
-  return static_cast<uint64_t>(part < kMostAside ? part : kMostAside);
-}
-
-/// Whether content of so many bytes may be copied aside, which takes `more` memory. What is as short as what every library
-/// buffers always may, and what is so long that it is reserved in the budget may as far as the budget has room.
-bool Endpoint::has_room_aside(uint64_t bytes, uint64_t more) const {
-  if (bytes <= kLargestPayload || (bytes >= kRingBytes && !pager::is_armed())) {
-    return true;
-  }
-  const uint64_t most = most_aside();
-  const bool is_little = bytes <= kSmallRingBytes && most < kRingBytes;  // in all no more than a ring
-  return aside_bytes_.load(std::memory_order_relaxed) + more <= (is_little ? kRingBytes : most);
-}
-
-/// Copies the content into message memory; false if it may not, or cannot, be there. `must`: nobody may wait for its receiver.
-bool Endpoint::set_aside(Sending& sending, bool must) {
-  const uint64_t bytes = sending.content.bytes;
-  // What streams while memory is short does so although nobody may wait: it is its sender's to see to that.
-  const bool may_stream = bytes > kSmallRingBytes && pager::is_armed();
-  if ((may_stream && bytes > kLargestAsideShort) || ((may_stream || !must) && !has_room_aside(bytes, bytes))) {
-    return false;
-  }
-  const bool counted = bytes >= kRingBytes;
-  const auto amount = static_cast<int64_t>(bytes);
-  if (counted && !node::reserve_for_message(*session_->ledger, *session_->self, amount)) {
-    return false;
-  }
-  const bool done = gather_aside(sending);
-  if (counted && !done) {
-    node::release_of_message(*session_->ledger, *session_->self, amount);
-  }
-  sending.reserved = counted && done;
-  return done;
-}
-
-/// The same of content that cannot stay where it is. Where there is no room, what needs no more than a ring is copied all the
-/// same, and its sender waits.
-bool Endpoint::set_aside_at_once(Sending& sending) {
-  if (set_aside(sending, sending.member == session_->index)) {
-    return true;
-  }
-  sending.waits = sending.content.bytes <= kSmallRingBytes && set_aside(sending, true);
-  return sending.waits;
-}
-
-/// The same of a message to this process itself, which waits for it and so will not receive it first: whatever the budget.
-bool Endpoint::set_own_aside(Sending& sending) {
-  if (!gather_aside(sending)) {
-    return false;
-  }
-  node::take_for_message(*session_->ledger, *session_->self, static_cast<int64_t>(sending.aside_bytes));
-  sending.reserved = sending.aside_bytes > 0;
-  return true;
-}
-
-/// The same, and it counts nowhere.
-bool Endpoint::gather_aside(Sending& sending) {
-  const uint64_t bytes = sending.content.bytes;
-  void* piece = bytes > 0 ? memory_.allocate(bytes) : own_root().channel_to;
-  if (piece == nullptr) {
-    return false;
-  }
-  if (bytes > 0) {
-    gather(static_cast<char*>(piece), sending.content);
-  }
-  transfer_of(sending.record).aside = memory_.offset_of(piece);
-  sending.aside_bytes = bytes;
-  aside_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  sending.copied_aside = true;
-  return true;
-}
-
-bool Endpoint::begin_stream(Sending& sending) {
-  Transfer& transfer = transfer_of(sending.record);
-  const bool are_many = aside_bytes_.load(std::memory_order_relaxed) + kRingBytes > most_aside() / kRingPart;
-  const uint64_t bytes = are_many ? kSmallRingBytes : kRingBytes;
-  void* ring = has_sharing(transfer) ? memory_.allocate(bytes) : nullptr;
-  if (ring == nullptr) {
-    return false;
-  }
-  transfer.aside = memory_.offset_of(ring);
-  sending.aside_bytes = bytes;
-  aside_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  Sharing& sharing = sharing_of(sending.record);
-  sharing.ring_bytes = bytes;
-  sharing.written.store(0, std::memory_order_relaxed);
-  sharing.consumed.store(0, std::memory_order_relaxed);
-  transfer.state.store(TransferState::kStreaming, std::memory_order_relaxed);
-  sending.streams = true;
-  sending.next = streams_out_;
-  streams_out_ = &sending;
-  return true;
-}
-
-/// It is not among the streams any more.
-void Endpoint::end_stream(Sending& sending) {
-  Sending** link = &streams_out_;
-  while (*link != &sending) {
-    link = &(*link)->next;
-  }
-  *link = sending.next;
-  sending.streams = false;
-}
-
-/// A stream that its receiver cannot take, since it is away and must be asked first, or is this process, which waits for it:
-/// copied aside although memory is short.
-void Endpoint::set_stream_aside(Sending& sending) {
-  Transfer& transfer = transfer_of(sending.record);
-  Root& root = root_of(sending.member);
-  TransferState streaming = TransferState::kStreaming;
-  const bool asks_later = root.away.load(std::memory_order_acquire) != 0 && root.asks_later.load(std::memory_order_relaxed);
-  if (!(asks_later || sending.member == session_->index) ||
-      !transfer.state.compare_exchange_strong(streaming, TransferState::kCopyingAside, std::memory_order_acq_rel)) {
-    return;
-  }
-  const sched::Uncut uncut;  // a receiver that claims it now spins until it is copied
-  char* const ring = memory_.at<char>(transfer.aside);
-  if (!gather_aside(sending)) {
-    transfer.state.store(TransferState::kStreaming, std::memory_order_release);
-    return;
-  }
-  node::take_for_message(*session_->ledger, *session_->self, static_cast<int64_t>(sending.content.bytes));
-  sending.reserved = true;
-  const uint64_t ring_bytes = sharing_of(sending.record).ring_bytes;
-  memory_.release(ring, ring_bytes);
-  aside_bytes_.fetch_sub(ring_bytes, std::memory_order_relaxed);
-  end_stream(sending);
-  trace::count_alone(Counter::kMessagesAsideStreams);
-  transfer.state.store(TransferState::kAside, std::memory_order_release);
-}
-
-bool Endpoint::move_stream(Sending& sending) {
-  Sharing& sharing = sharing_of(sending.record);
-  const uint64_t consumed = sharing.consumed.load(std::memory_order_acquire);
-  bool moved = false;
-  const uint64_t ring_bytes = sharing.ring_bytes;
-  while (!sending.cancelled && sending.streamed < sending.content.bytes &&
-         sending.streamed - consumed + kStreamStep <= ring_bytes) {
-    const uint64_t left = sending.content.bytes - sending.streamed;
-    const uint64_t step = left < kStreamStep ? left : kStreamStep;
-    Walk from(sending.content);
-    from.skip(sending.streamed);
-    Walk into({memory_.base() + transfer_of(sending.record).aside + sending.streamed % ring_bytes, step, nullptr});
-    copy(into, from, step);
-    sending.streamed += step;
-    sharing.written.store(sending.streamed, std::memory_order_release);
-    moved = true;
-  }
-  if (moved) {
-    wake(sending.member);
-  }
-  return moved;
-}
-
 SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
                            Sending*& sending) {
   const Guard guard(*this);
@@ -375,19 +194,6 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   return SendOutcome::kComplete;
 }
 
-/// Gives the copy or the ring back, if there is one.
-void Endpoint::release_aside(Sending& sending) {
-  if (sending.aside_bytes == 0) {
-    return;
-  }
-  memory_.release(memory_.at<char>(transfer_of(sending.record).aside), sending.aside_bytes, !pager::is_armed());
-  aside_bytes_.fetch_sub(sending.aside_bytes, std::memory_order_relaxed);
-  if (sending.reserved) {
-    node::release_of_message(*session_->ledger, *session_->self, static_cast<int64_t>(sending.aside_bytes));
-  }
-  sending.aside_bytes = 0;
-}
-
 /// Gives back what a send had that is over for both sides.
 void Endpoint::release(Sending* sending) {
   release_aside(*sending);
@@ -466,37 +272,6 @@ bool Endpoint::is_finished(Sending* sending) {
   help_receiver(*sending);
   const Guard guard(*this);
   return is_over(sending);
-}
-
-/// Copies aside without the lock: until it is over, a send is its thread's alone.
-void Endpoint::copy_aside(Sending* sending, bool must) {
-  must = must || sending->member == session_->index;
-  if (!must && !sending->streams && !has_room_aside(sending->content.bytes, sending->waits ? 0 : sending->content.bytes)) {
-    const uint64_t now = base::monotonic_ns();
-    sending->denied_ns = sending->denied_ns == 0 ? now : sending->denied_ns;
-    if (now - sending->denied_ns < kDeniedNs) {
-      return;  // without a word to the receiver, which may be about to take it
-    }
-    must = true;
-  }
-  sending->waits = false;  // if it was copied without room for that, there is some now
-  if (sending->streams) {
-    const Guard guard(*this);
-    set_stream_aside(*sending);
-    return;
-  }
-  if (set_matched_aside(*sending, must)) {
-    return;
-  }
-  TransferState offered = TransferState::kOffered;
-  if (sending->synchronous ||
-      !transfer_of(sending->record)
-           .state.compare_exchange_strong(offered, TransferState::kCopyingAside, std::memory_order_acq_rel)) {
-    return;
-  }
-  const sched::Uncut uncut;  // a receiver that claims it now spins until it is copied
-  const bool done = set_aside(*sending, must) || (sending->member == session_->index && set_own_aside(*sending));
-  transfer_of(sending->record).state.store(done ? TransferState::kAside : TransferState::kOffered, std::memory_order_release);
 }
 
 bool Endpoint::cancel(Sending* sending) {
