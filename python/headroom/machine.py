@@ -70,6 +70,7 @@ class Directory(NamedTuple):
 
 PROGRAM_INTERPRETER = 3  # PT_INTERP of elf(5)
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
+USUAL_PLACES = ("/local", "/scratch", "/localscratch", "/var/tmp", "/tmp")
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs", "afs"}
 
 
@@ -103,7 +104,7 @@ def storage_candidates() -> list[Directory]:
     then on the network; in each of these job-local ones, then the usual places."""
     found = []
     names = [os.environ.get(name, "") for name in ("SLURM_TMPDIR", "PBS_JOBDIR", "TMPDIR")]
-    names += ["/local", "/scratch", "/localscratch", "/var/tmp", "/tmp", os.getcwd()]
+    names += [*USUAL_PLACES, os.getcwd()]
     for path in dict.fromkeys(name for name in names if name):
         if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
             continue

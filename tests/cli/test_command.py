@@ -16,6 +16,7 @@ from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import doctor, hard_limit, launcher, machine
 from headroom.run import warn_of_too_much_memory
+from small_disk import small_disk
 from variants import only_in_suites
 
 
@@ -76,6 +77,58 @@ def test_the_ranks_variables_are_those_of_the_library():
     """The command and the library take the same process for the first rank."""
     listed = re.search(r"kRankVariables\[\] = \{(.*?)\}", (ROOT / "src/base/launchers.h").read_text(), re.S)
     assert listed and tuple(re.findall(r'"(\w+)"', listed[1])) == launcher.RANKS
+
+
+@contextlib.contextmanager
+def cannot_be_written(folder):
+    """Root may write to whatever is not mounted read-only."""
+    if os.geteuid() != 0:
+        folder.chmod(0o555)
+        yield
+        folder.chmod(0o755)
+        return
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.fixture
+def only_storage(monkeypatch):
+    """Makes a directory the only one that might be chosen."""
+    monkeypatch.setattr(machine, "USUAL_PLACES", ())
+    monkeypatch.chdir("/dev/shm")  # is in memory
+    for name in ("SLURM_TMPDIR", "PBS_JOBDIR"):
+        monkeypatch.delenv(name, raising=False)
+    return lambda folder: monkeypatch.setenv("TMPDIR", str(folder))
+
+
+def test_doctor_says_what_storage_would_be_chosen(tmp_path, only_storage):
+    only_storage(tmp_path)
+    found = doctor._storage()
+    assert found.good and str(tmp_path) in found.what and "GiB free" in found.what
+
+
+def test_doctor_says_that_storage_cannot_be_written_or_is_in_memory(tmp_path, only_storage):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    only_storage(folder)
+    assert doctor._storage().good
+    with cannot_be_written(folder):
+        found = doctor._storage()
+    assert (found.good, found.what) == (False, "no writable local directory") and found.cost and "--storage" in found.remedy
+    only_storage("/dev/shm")
+    assert doctor._storage() == found
+
+
+def test_doctor_says_that_storage_has_little_room(tmp_path, only_storage):
+    with small_disk(tmp_path, 20) as mount:
+        only_storage(mount)
+        found = doctor._storage()
+        assert not found.good and str(mount) in found.what and "ext4" in found.what
+        assert "too little room" in found.cost and "--storage" in found.remedy
 
 
 def test_doctor_tries_what_messages_need():

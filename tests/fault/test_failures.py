@@ -15,9 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conditions import LACKS, need
+from conditions import LACKS
 from conftest import ENGINES, HEADROOM, WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
 from running_processes import running
+from small_disk import small_disk
 from variants import every_second
 
 MIB = 1 << 20
@@ -78,22 +79,6 @@ def test_an_error_ends_the_whole_job_even_if_the_launcher_does_not(tmp_path):
     assert time.monotonic() - started < 40
     assert "failed: Input/output error" in run.errors
     assert "another rank of this node ended with an error" in run.errors
-
-
-@contextlib.contextmanager
-def small_disk(folder, mebibytes):
-    """A real file system of this size."""
-    need("loop devices")
-    image, mount = folder / "image", folder / "mount"
-    mount.mkdir()
-    with image.open("wb") as file:
-        file.truncate(mebibytes * MIB)
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, mount], check=True)
-    try:
-        yield mount
-    finally:
-        subprocess.run(["umount", "-l", mount], check=True)
 
 
 @pytest.mark.parametrize("wait", [0, 1])
