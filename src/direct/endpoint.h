@@ -109,7 +109,8 @@ struct Receiving : PostedReceive {
   Receiving* next = nullptr;      // among those fed by streams, or those that are left
   Receiving* previous = nullptr;  // among those that are left
   // A receive that waits for messages elsewhere too (the MPI library's, from other nodes) is asked before it gets one here;
-  // called with the endpoint's lock, by a thread of the program's. `message` tells messages apart. nullptr: it is not asked.
+  // called with the endpoint's lock, by a thread of the program's, so it calls nothing of the program's. `message` tells
+  // messages apart. nullptr: it is not asked.
   bool (*may_take)(void* owner, int32_t tag, uint64_t message) = nullptr;
   void* owner = nullptr;
   bool withdrawn = false;  // it was taken out of the queue, since it got a message elsewhere

@@ -92,7 +92,7 @@ static void attributes(void) {
 
 int main(int argc, char** argv) {
   int provided;
-  if (argc > 1 && (strcmp(argv[1], "probes") == 0 || strcmp(argv[1], "handlers") == 0)) {
+  if (argc > 1 && (strcmp(argv[1], "probes") == 0 || strncmp(argv[1], "handlers", 8) == 0)) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   } else {
     MPI_Init(&argc, &argv);
@@ -122,6 +122,8 @@ int main(int argc, char** argv) {
     statuses();
   } else if (strcmp(name, "handlers") == 0) {
     handlers();
+  } else if (strcmp(name, "handlers_talk") == 0) {
+    handlers_talk();
   } else if (strncmp(name, "leave", 5) != 0) {
     wrong = "no such case";
   }

@@ -304,3 +304,87 @@ static void handlers(void) {
     MPI_Send(content, 2, MPI_INT, 0, 1, MPI_COMM_WORLD);
   }
 }
+
+/// Waits for rank 2, which sends to a receive that waits for other nodes, too, before it answers.
+static void talk_at_error(MPI_Comm* comm, int* error, ...) {
+  (void)comm, (void)error;
+  MPI_Send(NULL, 0, MPI_INT, 2, 5, MPI_COMM_WORLD);
+  usleep(100000); /* the other thread finds that message */
+  MPI_Recv(NULL, 0, MPI_INT, 2, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  ++own_errors;
+}
+
+static void look_at(int source) {
+  int flag;
+  MPI_Iprobe(source, 9, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+  must(!flag, "there is nothing to be found");
+}
+
+static atomic_int looks;
+
+static void* keep_looking(void* unused) {
+  while (atomic_load(&looks)) {
+    look_at(2);
+  }
+  return unused;
+}
+
+/// An error handler may wait for others, whoever is looking for messages, and it is called at the end of its own request. The
+/// look for messages that finds the error is that of a call about something else (round 0), or of another thread (round 1). 2
+/// nodes.
+static void handlers_talk(void) {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  for (int round = 0; round < 2; ++round) {
+    int content[2] = {1, 2}, got[3] = {0};
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+      pthread_t other;
+      pthread_create(&other, NULL, send_to_oneself, content);
+      pthread_join(other, NULL);
+      MPI_Errhandler handler;
+      MPI_Comm_create_errhandler(talk_at_error, &handler);
+      MPI_Comm_set_errhandler(comm, handler);
+      MPI_Errhandler_free(&handler);
+      own_errors = 0;
+      MPI_Request requests[3];
+      for (int index = 0; index < 3 - round; ++index) {
+        MPI_Irecv(&got[index], 1, MPI_INT, MPI_ANY_SOURCE, 1, comm, &requests[index]);
+      }
+      MPI_Send(content, 0, MPI_INT, 1, 2, MPI_COMM_WORLD);
+      for (int look = 0; look < 100; ++look) {
+        look_at(1); /* the library gets what is too long */
+        usleep(1000);
+      }
+      atomic_store(&looks, round);
+      if (round == 0) {
+        MPI_Send(content, 0, MPI_INT, 2, 4, MPI_COMM_WORLD);
+        usleep(100000);
+        look_at(2);
+        must(own_errors == 0, "a handler was called in a call about something else");
+      } else {
+        pthread_create(&other, NULL, keep_looking, NULL);
+      }
+      MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+      must(own_errors == 1, "the handler was not called once");
+      MPI_Waitall(2 - round, &requests[1], MPI_STATUSES_IGNORE);
+      must(got[1] == 7 && got[2] == (round == 0 ? 7 : 0), "what was received");
+      if (atomic_exchange(&looks, 0)) {
+        pthread_join(other, NULL);
+      }
+    } else if (rank == 1) {
+      MPI_Recv(content, 0, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(content, 2, MPI_INT, 0, 1, comm);
+    } else if (rank == 2) {
+      const int seven = 7;
+      if (round == 0) {
+        MPI_Recv(content, 0, MPI_INT, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(&seven, 1, MPI_INT, 0, 1, comm);
+      }
+      MPI_Recv(content, 0, MPI_INT, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(&seven, 1, MPI_INT, 0, 1, comm);
+      MPI_Send(content, 0, MPI_INT, 0, 6, MPI_COMM_WORLD);
+    }
+  }
+  MPI_Comm_free(&comm);
+}

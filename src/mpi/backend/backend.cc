@@ -18,11 +18,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include "base/system_calls.h"
 #include "base/threads_lock.h"
@@ -241,6 +243,8 @@ int poll_library(PollOnce look) {
   }
   return polled.error;
 }
+
+#include "error_handlers.inc"
 
 void begin_datatypes();
 #include "communicators.inc"
