@@ -70,6 +70,7 @@ def test_the_same_without_headroom(case, tmp_path, monkeypatch):
 
 
 OF_MPI = {"tallies": 6, "attributes": 3, "errors": 2, "successes": 3, "freed": 2, "operations": 2, "statuses": 2}
+OF_MPI |= {"many_requests": 2}
 
 
 @pytest.mark.parametrize(("case", "ranks"), OF_MPI.items())
@@ -95,7 +96,7 @@ def test_a_rank_that_sends_and_sends_waits_some_time(attach, mpi, tmp_path):
     assert run.total("messages_aside") > 300
 
 
-@pytest.mark.parametrize("case", ["probes", "freed_on_nodes", "handlers", "handlers_talk"])
+@pytest.mark.parametrize("case", ["probes", "freed_on_nodes", "handlers", "handlers_talk", "forgotten_errors"])
 def test_fine_print_of_mpi_on_two_nodes(case, mpi, tmp_path):
     program = compile_program(mpi, "fine_print_mpi.c")
     before = [*mpi.command(4), *on_nodes(2)]

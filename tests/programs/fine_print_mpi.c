@@ -2,6 +2,7 @@
 #include "fine_print_mpi_errors.h"
 #include "fine_print_mpi_job.h"
 #include "fine_print_mpi_progress.h"
+#include "fine_print_mpi_requests.h"
 
 /// Rank 0 frees a communicator and goes on with another one, while a rank of the first still reads there. 6 ranks.
 static void tallies(void) {
@@ -122,6 +123,10 @@ int main(int argc, char** argv) {
     statuses();
   } else if (strcmp(name, "handlers") == 0) {
     handlers();
+  } else if (strcmp(name, "many_requests") == 0) {
+    many_requests();
+  } else if (strcmp(name, "forgotten_errors") == 0) {
+    forgotten_errors();
   } else if (strcmp(name, "handlers_talk") == 0) {
     handlers_talk();
   } else if (strncmp(name, "leave", 5) != 0) {
