@@ -68,8 +68,9 @@ bool Endpoint::set_aside(Sending& sending, bool must) {
   return done;
 }
 
-/// The same of content that cannot stay where it is. Where there is no room, what needs no more than a ring is copied all the
-/// same, and its sender waits.
+/// The same of content that cannot stay where it is. Where there is no room, what needs no more than a small ring is copied all
+/// the same, and its sender waits. What is longer waits with a small ring (begin_stream()), so that no send which is not
+/// complete takes more memory than the content that its program keeps for it.
 bool Endpoint::set_aside_at_once(Sending& sending) {
   if (set_aside(sending, sending.member == session_->index)) {
     return true;

@@ -281,6 +281,44 @@ TEST_F(Endpoints, CopiesAsideHaveALimit) {
   }
 }
 
+TEST_F(Endpoints, WhatFindsNoRoomAsideAndIsLongerThanASmallRingWaitsWithOne) {
+  constexpr uint64_t kBytes = 600000;
+  constexpr uint64_t kLimit = 64 << 20;
+  constexpr uint64_t kRecords = 64 << 10;
+  ends[0]->root_of(1).attaches_to[0].store(false);
+  std::vector<char> content(kBytes);
+  Sending* waiting = nullptr;
+  uint64_t used = 0;
+  uint32_t complete = 0;
+  for (; waiting == nullptr; ++complete) {
+    ASSERT_LE(complete * kBytes, kLimit);
+    used = ends[0]->memory().used_bytes();
+    fill(content, complete);
+    if (send(0, 3, content, false, waiting) == SendOutcome::kPending) {
+      ends[0]->copy_aside(waiting, false);
+      waiting = ends[0]->is_finished(waiting) ? nullptr : waiting;
+    }
+  }
+  EXPECT_GT(complete * kBytes, kLimit - kBytes);
+  EXPECT_TRUE(waiting->streams);
+  EXPECT_LE(ends[0]->memory().used_bytes(), used + kSmallRingBytes + kRecords);
+  std::vector<char> buffer(kBytes);
+  std::vector<char> expected(kBytes);
+  for (uint32_t message = 0; message < complete; ++message) {
+    Receiving receiving;
+    receiving.envelope = {9, 0, 3};
+    receiving.into = {buffer.data(), buffer.size(), nullptr};
+    ends[1]->receive(receiving);
+    for (int round = 0; round < 100 && !receiving.complete.load(); ++round) {
+      (void)ends[0]->progress();
+      (void)ends[1]->progress();
+    }
+    fill(expected, message);
+    ASSERT_EQ(expected, buffer);
+  }
+  EXPECT_TRUE(ends[0]->is_finished(waiting));
+}
+
 TEST_F(Endpoints, CopiesAsideAreGivenBack) {
   const int64_t before = ledger->free_bytes.load();
   std::vector<char> content(2 << 20);
