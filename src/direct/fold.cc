@@ -41,8 +41,7 @@ class FoldingLock {
 
  private:
   void look_after(Endpoint& endpoint, uint32_t holder) {
-    const bool died = holder != 0 && pager::session().ledger->members[holder - 1].state.load(std::memory_order_acquire) ==
-                                         static_cast<uint32_t>(node::MemberState::kDied);
+    const bool died = holder != 0 && node::state_of(pager::session().ledger->members[holder - 1]) == node::MemberState::kDied;
     if (died && word_.load(std::memory_order_acquire) == holder) {
       endpoint.report_lost(static_cast<int>(holder) - 1);
     }

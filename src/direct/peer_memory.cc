@@ -122,8 +122,7 @@ void empty_memory_of_who_left(const node::Session& session) {
   for (int index = 0; index < node::kMaxMembers; ++index) {
     const node::Member& member = session.ledger->members[index];
     if (index == session.index || known[index].load(std::memory_order_acquire) != Known::kThere ||
-        bytes_of_members[index] == 0 ||
-        member.state.load(std::memory_order_acquire) != static_cast<uint32_t>(node::MemberState::kLeft) ||
+        bytes_of_members[index] == 0 || node::state_of(member) != node::MemberState::kLeft ||
         member.counters[static_cast<int>(trace::Counter::kForks)].load(std::memory_order_relaxed) != 0) {
       continue;
     }

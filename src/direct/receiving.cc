@@ -53,14 +53,14 @@ void expect_overwriting(const Content& to, const Content& from) {
 template <typename Done>
 void Endpoint::wait_for_other_side(int member, Done done) {
   constexpr uint32_t kSpins = 1000;
-  const auto& state = session_->ledger->members[member].state;
+  const node::Member& other = session_->ledger->members[member];
   for (uint32_t round = 0; !done(); ++round) {
     if (round < kSpins) {
       relax();
       continue;
     }
     (void)base::system_call(SYS_sched_yield);
-    if (state.load(std::memory_order_acquire) == static_cast<uint32_t>(node::MemberState::kDied) && !done()) {
+    if (node::state_of(other) == node::MemberState::kDied && !done()) {
       report_lost(member);
     }
   }

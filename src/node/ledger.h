@@ -25,7 +25,7 @@
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 6;                 // to be changed with the layout of anything that ranks share
+inline constexpr uint32_t kLedgerVersion = 7;                 // to be changed with the layout of anything that ranks share
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxModeChanges = 128;
 
@@ -38,6 +38,16 @@ enum class MemberState : uint32_t {
   kJoining,  // its place is taken, and what stands there is not yet its own
   kRetired,  // it has ended, and another member is giving back what it had
 };
+
+// A member's word has its state in the lowest bits, and in the upper half the number of times that the place was taken: who has
+// looked at the word, and then at whose place it is, changes it only if no other process has taken the place meanwhile.
+inline constexpr uint32_t kStateBits = 0xf;
+inline constexpr uint32_t kOneUse = 1U << 16;
+inline constexpr uint32_t kUseBits = ~(kOneUse - 1);
+
+inline MemberState state_in(uint32_t word) { return static_cast<MemberState>(word & kStateBits); }
+/// The word of the same use of the place, in another state.
+inline uint32_t in_state(uint32_t word, MemberState state) { return (word & kUseBits) | static_cast<uint32_t>(state); }
 
 /// Where a rank stands in the scheduler; see sched/scheduler.h.
 enum class RunState : uint32_t {
@@ -69,7 +79,7 @@ struct MemberSet {
 };
 
 struct alignas(64) Member {
-  std::atomic<uint32_t> state;  // MemberState
+  std::atomic<uint32_t> state;  // MemberState, and the number of the place's use: state_of(), state_in()
   std::atomic<int32_t> pid;
   std::atomic<int32_t> rank;           // of MPI_COMM_WORLD; -1 before MPI_Init
   std::atomic<uint32_t> in_mpi;        // MpiState
@@ -126,14 +136,16 @@ inline bool has_finalized(const Member& member) {
   return member.in_mpi.load(std::memory_order_relaxed) == static_cast<uint32_t>(MpiState::kFinalized);
 }
 
+inline MemberState state_of(const Member& member) { return state_in(member.state.load(std::memory_order_acquire)); }
+
 /// Whether it has ended, and others may wait for messages that it did not send.
 inline bool is_missed(const Member& member) {
-  const auto state = static_cast<MemberState>(member.state.load(std::memory_order_acquire));
+  const MemberState state = state_of(member);
   return state == MemberState::kDied || ((state == MemberState::kLeaving || state == MemberState::kLeft) && is_in_mpi(member));
 }
 
 inline bool is_alive(const Member& member) {
-  return member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kAlive);
+  return state_in(member.state.load(std::memory_order_relaxed)) == MemberState::kAlive;
 }
 
 struct ModeChange {

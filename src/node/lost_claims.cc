@@ -19,12 +19,13 @@ struct Words {
 Words read(const Ledger& ledger) {
   Words words = {ledger.free_bytes.load(std::memory_order_acquire), 0, ledger.held_slots.load(std::memory_order_acquire), 0, 0};
   for (const Member& member : ledger.members) {
-    const auto state = static_cast<MemberState>(member.state.load(std::memory_order_acquire));
+    const uint32_t word = member.state.load(std::memory_order_acquire);
+    const MemberState state = state_in(word);
     if (state == MemberState::kAlive || state == MemberState::kLeaving) {
       words.reserved_bytes += member.reserved_bytes.load(std::memory_order_acquire);
       words.slots += member.slots.load(std::memory_order_acquire);
     }
-    words.states = words.states * 31 + static_cast<uint64_t>(state);
+    words.states = words.states * 31 + word;
   }
   return words;
 }

@@ -190,11 +190,11 @@ bool take_member_slot(Session& session) {
   for (const MemberState wanted : reusable) {
     for (int index = 0; index < kMaxMembers; ++index) {
       Member& member = session.ledger->members[index];
-      uint32_t expected = static_cast<uint32_t>(wanted);
-      if (member.pid.load(std::memory_order_relaxed) != 0 && wanted == MemberState::kEmpty) {
+      uint32_t word = member.state.load(std::memory_order_acquire);
+      if (state_in(word) != wanted || (member.pid.load(std::memory_order_relaxed) != 0 && wanted == MemberState::kEmpty)) {
         continue;
       }
-      if (member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kJoining),
+      if (member.state.compare_exchange_strong(word, in_state(word + kOneUse, MemberState::kJoining),
                                                std::memory_order_acq_rel)) {
         session.index = index;
         session.self = &member;
@@ -234,13 +234,21 @@ void tell_everybody(const Session& session, const Member& of) {
   }
 }
 
-/// Takes back what a member had that is gone; false if it is not `from`, or another one is at it. Its place is free only when
-/// that is done: whoever took it before would lose what is his own. Who is told of it finds it so.
-bool retire(const Session& session, Member& member, MemberState from, MemberState to) {
+/// Moves a member on; false if it is in another state than `from`. For the member itself.
+bool move_state(Member& member, MemberState from, MemberState to) {
+  uint32_t word = member.state.load(std::memory_order_acquire);
+  return state_in(word) == from && member.state.compare_exchange_strong(word, in_state(word, to), std::memory_order_acq_rel);
+}
+
+/// Takes back what a process had that is gone; false if its member is not `from`, another one is at it, or the place is another
+/// process's by now. It is free only when that is done: whoever took it before would lose what is his own. Who is told of it
+/// finds it so.
+bool retire(const Session& session, Member& member, int process, MemberState from, MemberState to) {
   Ledger& ledger = *session.ledger;
-  auto expected = static_cast<uint32_t>(from);
-  if (!member.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kRetired),
-                                            std::memory_order_acq_rel)) {
+  // acquire: pairs with the release in join_session(), so the pid is no older.
+  uint32_t word = member.state.load(std::memory_order_acquire);
+  if (state_in(word) != from || member.pid.load(std::memory_order_relaxed) != process ||
+      !member.state.compare_exchange_strong(word, in_state(word, MemberState::kRetired), std::memory_order_acq_rel)) {
     return false;
   }
   release(ledger, member, member.reserved_bytes.load(std::memory_order_relaxed));
@@ -249,7 +257,7 @@ bool retire(const Session& session, Member& member, MemberState from, MemberStat
   if (from == MemberState::kAlive) {
     ledger.alive.fetch_sub(1, std::memory_order_acq_rel);
   }
-  member.state.store(static_cast<uint32_t>(to), std::memory_order_release);
+  member.state.store(in_state(word, to), std::memory_order_release);
   tell_everybody(session, member);
   return true;
 }
@@ -257,9 +265,9 @@ bool retire(const Session& session, Member& member, MemberState from, MemberStat
 /// A process that joined and then replaced its program by execve() joins anew; what the old program held is gone.
 void retire_former_self(const Session& session) {
   for (Member& member : session.ledger->members) {
-    if (&member != session.self && member.pid.load(std::memory_order_relaxed) == getpid()) {
-      (void)(retire(session, member, MemberState::kAlive, MemberState::kLeft) ||
-             retire(session, member, MemberState::kLeaving, MemberState::kLeft));
+    if (&member != session.self) {
+      (void)(retire(session, member, getpid(), MemberState::kAlive, MemberState::kLeft) ||
+             retire(session, member, getpid(), MemberState::kLeaving, MemberState::kLeft));
     }
   }
 }
@@ -292,8 +300,7 @@ Status join_session(Session& session) {
   if (session.doorbell_descriptor < 0 || bind(session.doorbell_descriptor, as_sockaddr(address), address.length) != 0) {
     log_warning("cannot make a doorbell socket: %s", strerror(errno));
     const bool was_used = session.self->pid.load(std::memory_order_relaxed) != 0;
-    session.self->state.store(static_cast<uint32_t>(was_used ? MemberState::kLeft : MemberState::kEmpty),
-                              std::memory_order_release);
+    (void)move_state(*session.self, MemberState::kJoining, was_used ? MemberState::kLeft : MemberState::kEmpty);
     return Status::kUnavailable;
   }
   retire_former_self(session);
@@ -322,7 +329,7 @@ Status join_session(Session& session) {
   add_cores(*session.ledger);
   session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
   // release: whoever sees it sees whose place it is now, and does not take it for its predecessor, who has died.
-  self.state.store(static_cast<uint32_t>(MemberState::kAlive), std::memory_order_release);
+  (void)move_state(self, MemberState::kJoining, MemberState::kAlive);
   choose_watched(session);
   ring_everybody(session);  // whoever watched our successor should now watch us
   return Status::kOk;
@@ -345,14 +352,17 @@ void serve_newcomer(Session& session) {
 void ring(const Session& session, int index) {
   const Address address = session_address(index);
   const char byte = 1;
+  Member& member = session.ledger->members[index];
+  const int process =
+      member.pid.load(std::memory_order_acquire);  // before it is rung: its doorbell may be gone, not a newcomer's
   const long sent = system_call(SYS_sendto, session.doorbell_descriptor, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL, &address.socket,
                                 address.length);
-  Member& member = session.ledger->members[index];
-  if (sent == -ECONNREFUSED && member.replacing.load(std::memory_order_acquire) != 0) {
+  if (sent == -ECONNREFUSED && member.replacing.load(std::memory_order_acquire) != 0 &&
+      !retire(session, member, process, MemberState::kLeaving, MemberState::kLeft)) {
     // It has become another program.
-    (void)retire(session, member, MemberState::kLeaving, MemberState::kLeft);
     const bool is_missed = is_in_mpi(member);
-    if (retire(session, member, MemberState::kAlive, is_missed ? MemberState::kDied : MemberState::kLeft) && is_missed) {
+    if (retire(session, member, process, MemberState::kAlive, is_missed ? MemberState::kDied : MemberState::kLeft) &&
+        is_missed) {
       session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
     }
   }
@@ -361,8 +371,8 @@ void ring(const Session& session, int index) {
 void ring_everybody(const Session& session) {
   for (int index = 0; index < kMaxMembers; ++index) {
     const Member& member = session.ledger->members[index];
-    const bool may_be_another = member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kLeaving) &&
-                                member.replacing.load(std::memory_order_relaxed) != 0;
+    const bool may_be_another =
+        state_of(member) == MemberState::kLeaving && member.replacing.load(std::memory_order_relaxed) != 0;
     if (index != session.index && (is_alive(member) || may_be_another)) {
       ring(session, index);
     }
@@ -380,9 +390,8 @@ void choose_watched(Session& session) {
   for (int step = 1; step < kMaxMembers; ++step) {
     const int index = (session.index + step) % kMaxMembers;
     const Member& member = session.ledger->members[index];
-    const uint32_t now = member.state.load(std::memory_order_acquire);
-    const bool has_process =
-        now == static_cast<uint32_t>(MemberState::kAlive) || now == static_cast<uint32_t>(MemberState::kLeaving);
+    const MemberState now = state_of(member);
+    const bool has_process = now == MemberState::kAlive || now == MemberState::kLeaving;
     if (has_process && member.pid.load(std::memory_order_relaxed) != 0) {
       next = index;
       break;
@@ -435,8 +444,10 @@ void note_end(const Session& session, Member& member, int process) {
   }
   // Who has ended MPI, or has become another program outside MPI, may end as it likes.
   const bool is_lost = !has_finalized(member) && (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
-  (void)retire(session, member, MemberState::kLeaving, MemberState::kLeft);  // only now is its memory really gone
-  if (retire(session, member, MemberState::kAlive, is_lost ? MemberState::kDied : MemberState::kLeft) && is_lost) {
+  if (retire(session, member, process, MemberState::kLeaving, MemberState::kLeft)) {  // only now is its memory really gone
+    return;
+  }
+  if (retire(session, member, process, MemberState::kAlive, is_lost ? MemberState::kDied : MemberState::kLeft) && is_lost) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
     // Whoever ended by an error of Headroom's, or aborted the job, has said so.
     if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
@@ -496,8 +507,7 @@ bool outlived_loss(const Session& session) {
 
 bool leave_session(Session& session) {
   Member& self = *session.self;
-  uint32_t expected = static_cast<uint32_t>(MemberState::kAlive);
-  if (!self.state.compare_exchange_strong(expected, static_cast<uint32_t>(MemberState::kLeaving), std::memory_order_acq_rel)) {
+  if (!move_state(self, MemberState::kAlive, MemberState::kLeaving)) {
     return false;
   }
   if (is_in_mpi(self)) {
@@ -509,15 +519,13 @@ bool leave_session(Session& session) {
 }
 
 void return_to_session(Session& session) {
-  auto leaving = static_cast<uint32_t>(MemberState::kLeaving);
-  if (session.self->state.compare_exchange_strong(leaving, static_cast<uint32_t>(MemberState::kAlive),
-                                                  std::memory_order_acq_rel)) {
+  if (move_state(*session.self, MemberState::kLeaving, MemberState::kAlive)) {
     session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
   }
 }
 
 void abandon_session(Session& session) {
-  if (session.self != nullptr && retire(session, *session.self, MemberState::kAlive, MemberState::kLeft)) {
+  if (session.self != nullptr && retire(session, *session.self, getpid(), MemberState::kAlive, MemberState::kLeft)) {
     ring_everybody(session);  // whoever watched this process should now watch the next
   }
   forget_session_in_child(session);

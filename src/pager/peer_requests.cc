@@ -40,8 +40,7 @@ bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, uint64_t ahea
   node::ring(session(), member);
   for (uint32_t now = kAsked; now != kDone; now = self.bring_state.load(std::memory_order_acquire)) {
     base::futex_wait(&self.bring_state, now, kLookNs, true);
-    const auto alive = static_cast<node::MemberState>(peer.state.load(std::memory_order_acquire));
-    if (alive != node::MemberState::kAlive && self.bring_state.load(std::memory_order_acquire) != kDone) {
+    if (node::state_of(peer) != node::MemberState::kAlive && self.bring_state.load(std::memory_order_acquire) != kDone) {
       self.bring_state.store(kFree, std::memory_order_relaxed);  // else whoever gets its place would take it for his
       return false;
     }

@@ -28,7 +28,7 @@ using node::MemberState;
 using trace::Counter;
 
 bool took_part(const Member& member) {
-  const auto state = static_cast<MemberState>(member.state.load(std::memory_order_relaxed));
+  const MemberState state = node::state_of(member);
   return state != MemberState::kEmpty && state != MemberState::kJoining;
 }
 
@@ -53,7 +53,7 @@ uint64_t total(const node::Ledger& ledger, Counter which) {
 double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 const char* state_name(const Member& member) {
-  switch (static_cast<MemberState>(member.state.load(std::memory_order_relaxed))) {
+  switch (node::state_of(member)) {
     case MemberState::kDied:
       return "died";
     case MemberState::kAlive:

@@ -72,7 +72,7 @@ int print(const Ledger& ledger) {
       ledger.slots(), ledger.held_slots.load(std::memory_order_relaxed));
   int alive = 0;
   for (const Member& member : ledger.members) {
-    if (member.state.load(std::memory_order_acquire) != static_cast<uint32_t>(MemberState::kAlive)) {
+    if (headroom::node::state_of(member) != MemberState::kAlive) {
       continue;
     }
     printf("%s{\"program\": ", alive == 0 ? "" : ", ");

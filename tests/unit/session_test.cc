@@ -1,0 +1,74 @@
+// The ends of members as the others notice them: what they had is given back once, and only what was theirs.
+#include "node/session.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "environment.h"
+
+namespace headroom::node {
+namespace {
+
+/// A process that has ended, and was waited for.
+pid_t ended_process() {
+  const pid_t process = fork();
+  if (process == 0) {
+    _exit(0);
+  }
+  waitpid(process, nullptr, 0);
+  return process;
+}
+
+/// The test's process is a member, the others are made up.
+class SessionOfOne : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    test::set_environment("64M", "auto");
+    ASSERT_EQ(join_session(session), base::Status::kOk);
+  }
+  void TearDown() override { forget_session_in_child(session); }
+
+  /// A member whose process has joined as others do.
+  Member& add(int index, pid_t process) {
+    Member& member = session.ledger->members[index];
+    member.pid.store(process);
+    session.ledger->alive.fetch_add(1);
+    member.state.store(in_state(member.state.load(), MemberState::kAlive));
+    return member;
+  }
+
+  Session session;
+};
+
+TEST_F(SessionOfOne, WhoTakesThePlaceOfOneThatHasLeftIsNotTakenForIt) {
+  // So many are told of an end that there is time to take the place meanwhile.
+  for (int index = 2; index < kMaxMembers; ++index) {
+    (void)add(index, 0);
+  }
+  for (int round = 0; round < 20; ++round) {
+    const pid_t gone = ended_process();
+    Member& member = add(1, gone);
+    member.state.store(in_state(member.state.load(), MemberState::kLeaving));
+    session.watched_index = 1;
+    session.watched_pid = gone;
+    std::thread newcomer([&] {
+      while (state_of(member) != MemberState::kLeft) {
+      }
+      member.state.store(in_state(member.state.load() + kOneUse, MemberState::kJoining));
+      member.pid.store(getpid());
+      member.reserved_bytes.store(4096);
+      member.state.store(in_state(member.state.load(), MemberState::kAlive));
+    });
+    watched_ended(session);
+    newcomer.join();
+    ASSERT_EQ(state_of(member), MemberState::kAlive) << "in round " << round;
+    ASSERT_EQ(member.reserved_bytes.load(), 4096);
+    member.reserved_bytes.store(0);
+  }
+}
+
+}  // namespace
+}  // namespace headroom::node
