@@ -299,8 +299,11 @@ Status join_session(Session& session) {
   const Address address = session_address(session.index);
   if (session.doorbell_descriptor < 0 || bind(session.doorbell_descriptor, as_sockaddr(address), address.length) != 0) {
     log_warning("cannot make a doorbell socket: %s", strerror(errno));
-    const bool was_used = session.self->pid.load(std::memory_order_relaxed) != 0;
-    (void)move_state(*session.self, MemberState::kJoining, was_used ? MemberState::kLeft : MemberState::kEmpty);
+    Member& place = *session.self;
+    session.self = nullptr;  // before another process may have it
+    session.index = -1;
+    const bool was_used = place.pid.load(std::memory_order_relaxed) != 0;
+    (void)move_state(place, MemberState::kJoining, was_used ? MemberState::kLeft : MemberState::kEmpty);
     return Status::kUnavailable;
   }
   retire_former_self(session);

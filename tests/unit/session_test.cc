@@ -2,6 +2,10 @@
 #include "node/session.h"
 
 #include <gtest/gtest.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +24,36 @@ pid_t ended_process() {
   }
   waitpid(process, nullptr, 0);
   return process;
+}
+
+/// Takes the name of a member's doorbell before the member does; returns the socket, or -1.
+int take_doorbell(int index) {
+  struct stat names = {};
+  (void)stat("/proc/self/ns/pid", &names);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "headroom-%u-%llx-%s-%d", getuid(),
+                              static_cast<unsigned long long>(names.st_ino), base::settings().job, index);
+  const int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+  return bind(file, reinterpret_cast<sockaddr*>(&address), bytes) == 0 ? file : -1;
+}
+
+TEST(Session, WhoCouldNotJoinHasNoPlaceToGiveUp) {
+  test::set_environment("64M", "auto");
+  const int doorbell = take_doorbell(0);
+  ASSERT_GE(doorbell, 0);
+  Session session;
+  ASSERT_EQ(join_session(session), base::Status::kUnavailable);
+  EXPECT_EQ(session.self, nullptr);
+  EXPECT_EQ(session.index, -1);
+  Member& member = session.ledger->members[0];
+  ASSERT_EQ(state_of(member), MemberState::kEmpty);
+  member.pid.store(getpid());
+  member.state.store(static_cast<uint32_t>(MemberState::kAlive));  // another one's
+  abandon_session(session);
+  EXPECT_EQ(state_of(member), MemberState::kAlive);
+  close(doorbell);
 }
 
 /// The test's process is a member, the others are made up.
