@@ -124,6 +124,28 @@ bool is_refused(const char* path) {
   return is_folder;
 }
 
+/// The program is replaced, unless that fails. Who has ended MPI leaves the node before, for good: the others may all have
+/// left, and the last writes the report. A thread that has not left does not come back either: another one may be leaving.
+class Replacing {
+ public:
+  Replacing() {
+    heap::complete_children();
+    has_left_ = heap::has_pager() && node::has_finalized(*pager::session().self) && heap::leave_node();
+    pager::program_is_replaced(true);
+  }
+  ~Replacing() {
+    pager::program_is_replaced(false);
+    if (has_left_) {
+      node::return_to_session(pager::session());
+    }
+  }
+  Replacing(const Replacing&) = delete;
+  Replacing& operator=(const Replacing&) = delete;
+
+ private:
+  bool has_left_ = false;
+};
+
 /// What a new program is given, none of it in evictable memory. All memory is taken before the first attempt: limits that were
 /// in effect for one may stay.
 class Execution {
@@ -167,6 +189,7 @@ class Execution {
       errno = ENOMEM;
       return;
     }
+    const Replacing replacing;
     const heap::LimitsInEffect limits;
     (void)real_fexecve.get()(file, arguments_.get(), environment_.get());
   }
@@ -179,10 +202,12 @@ class Execution {
       errno = ENOMEM;
       return;
     }
-    // Limits that were lowered cannot always be raised again, so not for what will not be executed.
-    if (heap::has_kept_limits() && is_refused(path)) {
+    // Not for what will not be executed, as most of a search is: limits that were lowered cannot always be raised again, and
+    // the last of the node to leave writes the report.
+    if (is_refused(path)) {
       return;
     }
+    const Replacing replacing;
     const heap::LimitsInEffect limits;
     (void)real_execve.get()(path, arguments, environment_.get());
   }
@@ -209,29 +234,7 @@ class PathOutside {
   TextsOutside outside_{texts_};
 };
 
-/// The program is replaced, unless that fails. Who has ended MPI leaves the node before, for good: the others may all have
-/// left, and the last writes the report.
-class Replacing {
- public:
-  Replacing() {
-    heap::complete_children();
-    if (heap::has_pager() && node::has_finalized(*pager::session().self)) {
-      heap::leave_node();
-    }
-    pager::program_is_replaced(true);
-  }
-  ~Replacing() {
-    pager::program_is_replaced(false);
-    if (heap::has_pager()) {
-      node::return_to_session(pager::session());
-    }
-  }
-  Replacing(const Replacing&) = delete;
-  Replacing& operator=(const Replacing&) = delete;
-};
-
 int become(const char* path, char* const* arguments, char* const* environment) {
-  const Replacing replacing;
   const Execution execution(arguments, environment, Execution::kProgram);
   if (const PathOutside outside(path); outside.get() != nullptr || path == nullptr) {
     execution.attempt(outside.get());
@@ -240,7 +243,6 @@ int become(const char* path, char* const* arguments, char* const* environment) {
 }
 
 int search_and_become(const char* file, char* const* arguments, char* const* environment) {
-  const Replacing replacing;
   const Execution execution(arguments, environment, Execution::kProgramOrScript);
   const PathOutside outside(file);
   const char* name = outside.get();
@@ -298,7 +300,6 @@ HEADROOM_EXPORT int execvp(const char* file, char* const arguments[]) noexcept {
   return search_and_become(file, arguments, environ);
 }
 HEADROOM_EXPORT int fexecve(int file, char* const arguments[], char* const environment[]) noexcept {
-  const Replacing replacing;
   Execution(arguments, environment, Execution::kProgram).attempt_descriptor(file);
   return -1;
 }

@@ -36,14 +36,14 @@ HEADROOM_EXPORT pid_t fork() noexcept {
 
 HEADROOM_EXPORT void _exit(int status) {
   headroom::heap::complete_children();
-  headroom::heap::leave_node();
+  (void)headroom::heap::leave_node();
   real__exit.get()(status);
   __builtin_unreachable();
 }
 HEADROOM_EXPORT void _Exit(int status) noexcept { _exit(status); }
 HEADROOM_EXPORT void quick_exit(int status) noexcept {
   headroom::heap::complete_children();
-  headroom::heap::leave_node();
+  (void)headroom::heap::leave_node();
   real_quick_exit.get()(status);
   __builtin_unreachable();
 }

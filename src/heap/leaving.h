@@ -19,13 +19,9 @@ inline void complete_children() {
   }
 }
 
-/// How a process that has the pager leaves its node; set once, as it begins.
-inline void (*how_to_leave)() = nullptr;
+/// How a process that has the pager leaves its node; set once, as it begins. False if it does not, or had left.
+inline bool (*how_to_leave)() = nullptr;
 
-inline void leave_node() {
-  if (how_to_leave != nullptr && has_pager()) {
-    how_to_leave();
-  }
-}
+inline bool leave_node() { return how_to_leave != nullptr && has_pager() && how_to_leave(); }
 
 }  // namespace headroom::heap

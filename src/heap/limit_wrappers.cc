@@ -89,11 +89,12 @@ int change(pid_t pid, int which, const rlimit* wanted, rlimit* before) {
   return real_prlimit.get()(pid, static_cast<__rlimit_resource>(which), wanted, before);
 }
 
+/// Whether there are any that are not in effect.
+bool has_kept_limits() { return kept[0].set.load(std::memory_order_acquire) || kept[1].set.load(std::memory_order_acquire); }
+
 }  // namespace
 
 namespace headroom::heap {
-
-bool has_kept_limits() { return kept[0].set.load(std::memory_order_acquire) || kept[1].set.load(std::memory_order_acquire); }
 
 LimitsInEffect::LimitsInEffect() {
   if (!has_kept_limits()) {

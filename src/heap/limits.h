@@ -7,9 +7,6 @@
 
 namespace headroom::heap {
 
-/// Whether there are any.
-bool has_kept_limits();
-
 /// Puts them into effect while this process, or a child of it, becomes another program. If it does not, what can be taken back
 /// is. This process's storage would be limited, too, so nothing is written meanwhile, and no absent memory is served: what the
 /// kernel is given lies elsewhere (exec_wrappers.cc), and for a thread whose own stack does not nothing is done. Takes no lock.

@@ -191,6 +191,8 @@ struct Ledger {
   std::atomic<uint32_t> most_held_slots;
   std::atomic<uint64_t> slot_freed_ns;  // when somebody last gave slots up, or was overdue; 0: he gave his up
   std::atomic<uint32_t> alive;
+  std::atomic<uint32_t> joined;              // how often somebody has, ever; counted after `alive`
+  std::atomic<uint32_t> reported;            // `joined` as it was when the last one left, and wrote the report
   std::atomic<uint64_t> failed_at_ns;        // when a member ended with an error of Headroom's; 0 = none did
   std::atomic<uint64_t> lost_at_ns;          // when a member ended without leaving; 0 = none did
   std::atomic<uint32_t> reporter;            // 1: a member that fails or aborts the job writes the report; 2: it has written it

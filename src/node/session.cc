@@ -331,6 +331,7 @@ Status join_session(Session& session) {
   read_executable_name(self.executable, sizeof self.executable);
   add_cores(*session.ledger);
   session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
+  session.ledger->joined.fetch_add(1, std::memory_order_acq_rel);
   // release: whoever sees it sees whose place it is now, and does not take it for its predecessor, who has died.
   (void)move_state(self, MemberState::kJoining, MemberState::kAlive);
   choose_watched(session);
@@ -508,17 +509,21 @@ bool outlived_loss(const Session& session) {
   return __builtin_expect(lost != 0, 0) && base::monotonic_ns() - lost > kPatienceNs;
 }
 
-bool leave_session(Session& session) {
+Leaving leave_session(Session& session) {
   Member& self = *session.self;
   if (!move_state(self, MemberState::kAlive, MemberState::kLeaving)) {
-    return false;
+    return Leaving::kHadLeft;
   }
   if (is_in_mpi(self)) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
   }
   session.ledger->held_slots.fetch_sub(self.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   note_ends_of_all(session);
-  return session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  // Before the last one is known: who joins after that is none of those that have left.
+  const uint32_t joined = session.ledger->joined.load(std::memory_order_acquire);
+  const bool is_last = session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  return is_last && session.ledger->reported.exchange(joined, std::memory_order_acq_rel) != joined ? Leaving::kLast
+                                                                                                   : Leaving::kLeft;
 }
 
 void return_to_session(Session& session) {

@@ -62,11 +62,14 @@ bool outlived_failure(const Session& session);
 /// Whether a member ended without leaving so long ago that a launcher that ends the others then would have done so.
 bool outlived_loss(const Session& session);
 
-/// Leaves in order. The memory still exists until the process ends, so whoever watches us gives it back then. Returns true to
-/// the last member that leaves.
-bool leave_session(Session& session);
+/// What leaving was. kLast is for the last member, but once only for the same members (one may come back): the report is its.
+enum class Leaving { kHadLeft, kLeft, kLast };
 
-/// This process has left, since it was about to become another program, and goes on: that failed.
+/// Leaves in order. The memory still exists until the process ends, so whoever watches us gives it back then.
+Leaving leave_session(Session& session);
+
+/// This process has left, since it was about to become another program, and goes on: that failed. For who has left, not for
+/// another of its threads.
 void return_to_session(Session& session);
 
 /// This process has joined, and cannot take part after all: nobody watches it, or waits for it.

@@ -125,21 +125,22 @@ void end_by_abort() {
   }
 }
 
-/// Leaves the node; the last to do so writes the report, but for whoever failed first, who has written it.
-void leave_node() {
-  if (node::leave_session(pager::session()) && pager::session().ledger->reporter.load(std::memory_order_acquire) == 0) {
+/// Leaves the node; the last to do so writes the report, but for whoever failed first, who has written it. False if this
+/// process had left.
+bool leave_node() {
+  const node::Leaving leaving = node::leave_session(pager::session());
+  if (leaving == node::Leaving::kLast && pager::session().ledger->reporter.load(std::memory_order_acquire) == 0) {
     write_report(pager::session());
   }
+  return leaving != node::Leaving::kHadLeft;
 }
 
 /// A process that ends by _exit() or quick_exit(). One that does so inside MPI is missed like one that died: it has not left.
 /// Signal handlers may end so, on a stack of their own that has no room for a report.
-void leave_node_at_once() {
+bool leave_node_at_once() {
   stack_t stack = {};
   (void)base::system_call(SYS_sigaltstack, nullptr, &stack);
-  if ((stack.ss_flags & SS_ONSTACK) == 0 && !node::is_in_mpi(*pager::session().self)) {
-    leave_node();
-  }
+  return (stack.ss_flags & SS_ONSTACK) == 0 && !node::is_in_mpi(*pager::session().self) && leave_node();
 }
 
 /// Tells the supervisor that this library was loaded. HEADROOM_ACTIVE is the number of a descriptor; by now it may be another
@@ -196,7 +197,7 @@ __attribute__((destructor)) void end_process() {
     heap::record_sites();
     trace::write_recorded();
   }
-  leave_node();
+  (void)leave_node();
 }
 
 }  // namespace

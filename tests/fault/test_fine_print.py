@@ -105,7 +105,7 @@ def test_fine_print_of_mpi_on_two_nodes(case, mpi, tmp_path):
     assert run.total("receives_on_both_ways") > 0
 
 
-@pytest.mark.parametrize("how", ["leave", "leave_together", "leave_last", "leave_replaced", "leave_unseen"])
+@pytest.mark.parametrize("how", ["leave", "leave_together", "leave_last", "leave_replaced", "leave_unseen", "leave_refused"])
 def test_who_has_finalized_may_end_as_it_likes(how, tmp_path):
     """With Open MPI: MPICH's launcher ends the others unless it has seen the process end before its connection. Whoever is the
     last writes the report."""
@@ -115,6 +115,7 @@ def test_who_has_finalized_may_end_as_it_likes(how, tmp_path):
         assert (run.status, run.output) == (0, "ok\n"), run.errors
         assert "ended" not in run.errors, run.errors
         assert len(run.reports) == 1 and len(run.report["ranks"]) == 2, run.errors
+        assert run.errors.count("MiB budget") == 1, run.errors
 
 
 def test_memory_of_who_has_left_is_the_nodes_again(mpi, tmp_path):

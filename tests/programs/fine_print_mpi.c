@@ -1,4 +1,7 @@
 /* What MPI promises, one promise a run. usage: fine_print_mpi CASE. Rank 0 prints "ok", every rank what is wrong. */
+#include <errno.h>
+#include <sys/stat.h>
+
 #include "fine_print_mpi_errors.h"
 #include "fine_print_mpi_job.h"
 #include "fine_print_mpi_progress.h"
@@ -91,6 +94,20 @@ static void attributes(void) {
   MPI_Comm_free_keyval(&gone);
 }
 
+/* Becomes none of these: two are not there, and one is no program. */
+static void become_nothing(void) {
+  char name[] = "/tmp/no_program_XXXXXX";
+  const int file = mkstemp(name);
+  must(file >= 0 && write(file, "\1", 1) == 1 && fchmod(file, 0700) == 0 && close(file) == 0, "no file");
+  char* arguments[] = {name, NULL};
+  for (int round = 0; round < 2; ++round) {
+    must(execv("/nowhere/to/be/found", arguments) == -1 && errno == ENOENT, "something else than what is not there");
+    must(execvp("is_nowhere_to_be_found", arguments) == -1 && errno == ENOENT, "something else than what is nowhere");
+    must(execv(name, arguments) == -1 && errno == ENOEXEC, "something else than what is no program");
+  }
+  unlink(name);
+}
+
 int main(int argc, char** argv) {
   int provided;
   if (argc > 1 && (strcmp(argv[1], "probes") == 0 || strncmp(argv[1], "handlers", 8) == 0)) {
@@ -137,6 +154,12 @@ int main(int argc, char** argv) {
   MPI_Finalize();
   must(strcmp(name, "attributes") != 0 || deleted == 1, "the attribute was not deleted once");
   const int leaves = strncmp(name, "leave", 5) == 0;
+  if (strcmp(name, "leave_refused") == 0 && rank == 0) {
+    usleep(300000);
+    become_nothing();
+    printf("%s\n", wrong == NULL ? "ok" : wrong);
+    return 0;
+  }
   if (leaves && rank == 0) {
     printf("ok\n");
     fflush(stdout);
