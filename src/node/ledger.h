@@ -81,6 +81,7 @@ struct MemberSet {
 struct alignas(64) Member {
   std::atomic<uint32_t> state;  // MemberState, and the number of the place's use: state_of(), state_in()
   std::atomic<int32_t> pid;
+  std::atomic<uint32_t> counted;       // 1: it is one of `alive`; whoever sets it to 0 takes it off
   std::atomic<int32_t> rank;           // of MPI_COMM_WORLD; -1 before MPI_Init
   std::atomic<uint32_t> in_mpi;        // MpiState
   std::atomic<uint32_t> run_state;     // RunState

@@ -240,6 +240,17 @@ bool move_state(Member& member, MemberState from, MemberState to) {
   return state_in(word) == from && member.state.compare_exchange_strong(word, in_state(word, to), std::memory_order_acq_rel);
 }
 
+/// No longer one of `alive`; whether it was the last. Once, whoever does it: a process may be killed while it leaves.
+bool take_off(Ledger& ledger, Member& member) {
+  return member.counted.exchange(0, std::memory_order_acq_rel) == 1 &&
+         ledger.alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+void put_on(Ledger& ledger, Member& member) {
+  ledger.alive.fetch_add(1, std::memory_order_acq_rel);
+  member.counted.store(1, std::memory_order_release);  // pairs with take_off()
+}
+
 /// Takes back what a process had that is gone; false if its member is not `from`, another one is at it, or the place is another
 /// process's by now. It is free only when that is done: whoever took it before would lose what is his own. Who is told of it
 /// finds it so.
@@ -254,9 +265,7 @@ bool retire(const Session& session, Member& member, int process, MemberState fro
   release(ledger, member, member.reserved_bytes.load(std::memory_order_relaxed));
   member.remote_write_target.store(0, std::memory_order_release);
   ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
-  if (from == MemberState::kAlive) {
-    ledger.alive.fetch_sub(1, std::memory_order_acq_rel);
-  }
+  (void)take_off(ledger, member);
   member.state.store(in_state(word, to), std::memory_order_release);
   tell_everybody(session, member);
   return true;
@@ -330,7 +339,7 @@ Status join_session(Session& session) {
   }
   read_executable_name(self.executable, sizeof self.executable);
   add_cores(*session.ledger);
-  session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
+  put_on(*session.ledger, self);
   session.ledger->joined.fetch_add(1, std::memory_order_acq_rel);
   // release: whoever sees it sees whose place it is now, and does not take it for its predecessor, who has died.
   (void)move_state(self, MemberState::kJoining, MemberState::kAlive);
@@ -521,14 +530,14 @@ Leaving leave_session(Session& session) {
   note_ends_of_all(session);
   // Before the last one is known: who joins after that is none of those that have left.
   const uint32_t joined = session.ledger->joined.load(std::memory_order_acquire);
-  const bool is_last = session.ledger->alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  const bool is_last = take_off(*session.ledger, self);
   return is_last && session.ledger->reported.exchange(joined, std::memory_order_acq_rel) != joined ? Leaving::kLast
                                                                                                    : Leaving::kLeft;
 }
 
 void return_to_session(Session& session) {
   if (move_state(*session.self, MemberState::kLeaving, MemberState::kAlive)) {
-    session.ledger->alive.fetch_add(1, std::memory_order_acq_rel);
+    put_on(*session.ledger, *session.self);
   }
 }
 

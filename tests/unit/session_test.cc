@@ -70,12 +70,30 @@ class SessionOfOne : public ::testing::Test {
     Member& member = session.ledger->members[index];
     member.pid.store(process);
     session.ledger->alive.fetch_add(1);
+    member.counted.store(1);
     member.state.store(in_state(member.state.load(), MemberState::kAlive));
     return member;
   }
 
   Session session;
 };
+
+TEST_F(SessionOfOne, WhoIsKilledWhileItLeavesIsNoLongerCounted) {
+  const pid_t gone = ended_process();
+  Member& member = add(1, gone);
+  ASSERT_EQ(session.ledger->alive.load(), 2U);
+  member.state.store(in_state(member.state.load(), MemberState::kLeaving));  // it came this far
+  session.watched_index = 1;
+  session.watched_pid = gone;
+  watched_ended(session);
+  EXPECT_EQ(state_of(member), MemberState::kLeft);
+  EXPECT_EQ(session.ledger->alive.load(), 1U);
+  EXPECT_EQ(leave_session(session), Leaving::kLast);
+  return_to_session(session);
+  EXPECT_EQ(session.ledger->alive.load(), 1U);
+  EXPECT_EQ(leave_session(session), Leaving::kLeft);  // the report has been written
+  EXPECT_EQ(session.ledger->alive.load(), 0U);
+}
 
 TEST_F(SessionOfOne, WhoTakesThePlaceOfOneThatHasLeftIsNotTakenForIt) {
   // So many are told of an end that there is time to take the place meanwhile.
