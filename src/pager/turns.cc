@@ -56,8 +56,8 @@ bool accesses_wait() { return state.waiting.count() > 0; }
 void set_turn_cut(bool cut) { state.turn_is_cut.store(cut, std::memory_order_release); }
 
 void set_turn_watched(bool watched) {
-  if (state.turn_is_watched.load(std::memory_order_relaxed) != watched &&
-      state.turn_is_watched.exchange(watched, std::memory_order_acq_rel) != watched && watched && !on_own_thread()) {
+  // An exchange in any case: who ends the watching after a wish for it so sees what the wish was for, and can look once more.
+  if (state.turn_is_watched.exchange(watched, std::memory_order_acq_rel) != watched && watched && !on_own_thread()) {
     nudge();  // the pager's thread may be asleep
   }
 }

@@ -153,6 +153,9 @@ void look_at_others() {
   unknown_since_ns = some_compute ? unknown_since_ns : 0;
   if (look_whether_rank_waits(true) && !some_compute && !(has_slot() && some_thread_blocks())) {
     pager::set_turn_watched(false);
+    if (has_slot() && some_thread_blocks()) {  // one has begun to since, and may have found the turn watched still
+      pager::set_turn_watched(true);
+    }
   }
 }
 
