@@ -55,7 +55,7 @@ bool LostClaims::find(const Ledger& ledger, Difference& found) {
 }
 
 bool LostClaims::give_back(Ledger& ledger, const Member& self) {
-  if (ledger.lost_at_ns.load(std::memory_order_relaxed) == 0 || !is_first(ledger, self)) {
+  if (ledger.ended.load(std::memory_order_relaxed) == 0 || !is_first(ledger, self)) {
     return false;
   }
   Difference now = {};

@@ -1,6 +1,7 @@
 // Claims that nobody can give back: a process that is killed between the two words of a reservation, or of taking a slot,
-// leaves the sum and its parts different for good. So after a death the difference is looked at, and taken for lost when it has
-// stayed the same for some seconds while nobody was at work on the words.
+// leaves the sum and its parts different for good. So does one that ends in order, or becomes another program, while another of
+// its threads is there. So after an end the difference is looked at, and taken for lost when it has stayed the same for some
+// seconds while nobody was at work on the words.
 #pragma once
 
 #include "node/ledger.h"
@@ -10,7 +11,7 @@ namespace headroom::node {
 class LostClaims {
  public:
   /// To be called about once a second by one thread; of the node's processes the one in the first place that is taken does
-  /// something, and only once somebody has ended without leaving. Whether claims were given back.
+  /// something, and only once somebody has ended. Whether claims were given back.
   bool give_back(Ledger& ledger, const Member& self);
 
  private:

@@ -266,6 +266,7 @@ bool retire(const Session& session, Member& member, int process, MemberState fro
   member.remote_write_target.store(0, std::memory_order_release);
   ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   (void)take_off(ledger, member);
+  ledger.ended.store(1, std::memory_order_relaxed);
   member.state.store(in_state(word, to), std::memory_order_release);
   tell_everybody(session, member);
   return true;
@@ -366,8 +367,8 @@ void ring(const Session& session, int index) {
   const Address address = session_address(index);
   const char byte = 1;
   Member& member = session.ledger->members[index];
-  const int process =
-      member.pid.load(std::memory_order_acquire);  // before it is rung: its doorbell may be gone, not a newcomer's
+  // Before it is rung: the doorbell that may be gone is this process's, not that of who takes its place.
+  const int process = member.pid.load(std::memory_order_acquire);
   const long sent = system_call(SYS_sendto, session.doorbell_descriptor, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL, &address.socket,
                                 address.length);
   if (sent == -ECONNREFUSED && member.replacing.load(std::memory_order_acquire) != 0 &&

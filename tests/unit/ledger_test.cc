@@ -81,9 +81,9 @@ TEST(Ledger, ClaimsOfWhoWasKilledInTheMiddleAreFound) {
   LostClaims here;
   LostClaims there;
   for (int look = 0; look < 10; ++look) {
-    EXPECT_FALSE(here.give_back(*ledger, first));  // nobody was killed, so somebody is at work on it
+    EXPECT_FALSE(here.give_back(*ledger, first));  // nobody has ended, so somebody is at work on it
   }
-  ledger->lost_at_ns.store(1);
+  ledger->ended.store(1);
   for (int look = 0; look < 10; ++look) {
     EXPECT_FALSE(there.give_back(*ledger, second));  // one does it
   }

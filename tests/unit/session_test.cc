@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "environment.h"
+#include "node/lost_claims.h"
 
 namespace headroom::node {
 namespace {
@@ -93,6 +94,26 @@ TEST_F(SessionOfOne, WhoIsKilledWhileItLeavesIsNoLongerCounted) {
   EXPECT_EQ(session.ledger->alive.load(), 1U);
   EXPECT_EQ(leave_session(session), Leaving::kLeft);  // the report has been written
   EXPECT_EQ(session.ledger->alive.load(), 0U);
+}
+
+TEST_F(SessionOfOne, ClaimsOfWhoLeftInTheMiddleOfOneAreFound) {
+  Ledger& ledger = *session.ledger;
+  const pid_t gone = ended_process();
+  Member& member = add(1, gone);
+  ASSERT_TRUE(reserve(ledger, member, 4096));
+  ledger.free_bytes.fetch_sub(8192);  // the other word of this one was never written
+  member.state.store(in_state(member.state.load(), MemberState::kLeaving));
+  session.watched_index = 1;
+  session.watched_pid = gone;
+  watched_ended(session);
+  ASSERT_EQ(ledger.lost_at_ns.load(), 0U);
+  ASSERT_FALSE(check_invariants(ledger));
+  LostClaims claims;
+  for (int look = 0; look < 5; ++look) {
+    (void)claims.give_back(ledger, *session.self);
+  }
+  EXPECT_TRUE(check_invariants(ledger));
+  EXPECT_EQ(ledger.free_bytes.load(), ledger.budget);
 }
 
 TEST_F(SessionOfOne, WhoTakesThePlaceOfOneThatHasLeftIsNotTakenForIt) {
