@@ -25,6 +25,7 @@ namespace headroom::node {
 namespace {
 
 constexpr uint64_t kPatienceNs = 5'000'000'000;  // launchers end a failed job within milliseconds, or never
+constexpr uint64_t kMomentOfEndingNs = 20'000'000;
 
 using base::log_warning;
 using base::Status;
@@ -471,10 +472,28 @@ void note_end(const Session& session, Member& member, int process) {
   }
 }
 
+/// Whether the process has ended, at the latest by then. False if that cannot be told.
+bool has_ended(int process, uint64_t until_ns) {
+  const long opened = system_call(SYS_pidfd_open, process, 0);
+  if (base::is_error(opened)) {
+    return opened == -ESRCH;
+  }
+  const int descriptor = base::own(opened);
+  const uint64_t now = base::monotonic_ns();
+  const timespec left = {0, now < until_ns ? static_cast<long>(until_ns - now) : 0};
+  pollfd ended = {descriptor, POLLIN, 0};
+  const bool is_over = system_call(SYS_ppoll, &ended, 1, &left, nullptr, 8) == 1;
+  base::close_own(descriptor);
+  return is_over;
+}
+
 /// Whoever ends past us, or becomes another program, is noticed by who watches it; but the last to leave may be faster, and
-/// would leave the report to nobody. Who is gone is known by its doorbell, which is not rung, so that nobody is woken.
+/// would leave the report to nobody. Who may be gone is known by its doorbell, which is not rung, so that nobody is woken. That
+/// is no proof: a process that has gone to another network namespace finds no doorbell. So its own socket is asked, which is of
+/// the namespace where it joined, or the process itself, which closes its doorbell a moment before it has ended.
 void note_ends_of_all(const Session& session) {
   const int file = base::own(system_call(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const uint64_t until_ns = base::monotonic_ns() + kMomentOfEndingNs;
   for (int index = 0; index < kMaxMembers && file >= 0; ++index) {
     Member& member = session.ledger->members[index];
     const int pid = member.pid.load(std::memory_order_relaxed);
@@ -482,7 +501,12 @@ void note_ends_of_all(const Session& session) {
       continue;
     }
     const Address address = session_address(index);
-    if (system_call(SYS_connect, file, &address.socket, address.length) == -ECONNREFUSED) {
+    if (system_call(SYS_connect, file, &address.socket, address.length) != -ECONNREFUSED) {
+      continue;
+    }
+    if (member.replacing.load(std::memory_order_acquire) != 0) {
+      ring(session, index);
+    } else if (has_ended(pid, until_ns)) {
       note_end(session, member, pid);
     }
   }

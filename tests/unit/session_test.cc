@@ -2,6 +2,8 @@
 #include "node/session.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -114,6 +116,48 @@ TEST_F(SessionOfOne, ClaimsOfWhoLeftInTheMiddleOfOneAreFound) {
   }
   EXPECT_TRUE(check_invariants(ledger));
   EXPECT_EQ(ledger.free_bytes.load(), ledger.budget);
+}
+
+TEST_F(SessionOfOne, WhoGoesToAnotherNetworkTakesNobodyForGone) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t other = fork();
+  if (other == 0) {
+    Session its;
+    const bool has_joined = join_session(its) == base::Status::kOk;
+    (void)!write(ready[1], has_joined ? "y" : "n", 1);
+    pause();
+    _exit(0);
+  }
+  while (session.ledger->alive.load() < 2) {
+    serve_newcomer(session);
+  }
+  char joined = 0;
+  ASSERT_EQ(read(ready[0], &joined, 1), 1);
+  ASSERT_EQ(joined, 'y');
+  const bool is_elsewhere = unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+  const Leaving leaving = leave_session(session);
+  const MemberState state = state_of(session.ledger->members[1]);
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
+  if (!is_elsewhere) {
+    GTEST_SKIP() << "no namespaces for networks here";
+  }
+  EXPECT_EQ(state, MemberState::kAlive);
+  EXPECT_EQ(leaving, Leaving::kLeft);
+}
+
+TEST_F(SessionOfOne, WhoHasEndedUnseenIsNotedByWhoLeaves) {
+  for (const bool is_waited_for : {true, false}) {
+    const pid_t gone = fork();
+    if (gone == 0) {
+      _exit(0);
+    }
+    siginfo_t ended = {};
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(gone), &ended, WEXITED | (is_waited_for ? 0 : WNOWAIT)), 0);
+    (void)add(is_waited_for ? 1 : 2, gone).in_mpi.store(static_cast<uint32_t>(MpiState::kFinalized));
+  }
+  EXPECT_EQ(leave_session(session), Leaving::kLast);
 }
 
 TEST_F(SessionOfOne, WhoTakesThePlaceOfOneThatHasLeftIsNotTakenForIt) {
