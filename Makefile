@@ -39,7 +39,7 @@ bench: build
 	build/venv/bin/python bench/lammps.py
 	build/venv/bin/headroom bench messages --mpi build/mpi/mpich --mpi build/mpi/openmpi --json build/messages.json
 	build/venv/bin/python bench/message_goals.py build/messages.json
-	build/venv/bin/headroom bench paging --mpi build/mpi/mpich --json build/paging.json
+	build/venv/bin/headroom bench paging --mpi build/mpi/mpich --engine auto --engine userfaultfd-user --engine sigsegv --json build/paging.json
 	build/venv/bin/python bench/paging_goals.py build/paging.json
 
 soak: build

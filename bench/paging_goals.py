@@ -40,7 +40,12 @@ def of_what_is_read(row: Row) -> float | None:
     return row["needed"] / row["read"]["auto"] if row["needed"] and row["read"]["auto"] else None
 
 
+def beside_first_engine(engine: str) -> Callable[[Row], float | None]:
+    return lambda row: row["seconds"]["auto"] / row["seconds"][engine] if engine in row["seconds"] else None
+
+
 SWEEPS = ("touch", "read", "write", "update", "backward", "strided")
+USER = "userfaultfd-user"
 APPLICATIONS = ("pagerank", "pagerank of 16", "coarsen", "mttkrp")
 WORK = ("pagerank", "coarsen", "mttkrp")  # not how they are built
 GOALS = [
@@ -57,6 +62,10 @@ GOALS = [
     Goal("words at random, one rank, of swap", ("random",), ("random",), 1, beside("swap")),
     Goal("words at random, eight ranks, of swap", ("random of 8",), ("random",), 1, beside("swap")),
     Goal("applications, of the bound", APPLICATIONS, WORK, 0.8, of_bound),
+    Goal("userfaultfd-user beside userfaultfd", ("sweeps", "rounds", *APPLICATIONS), ("",), 0.95, beside_first_engine(USER)),
+    Goal(
+        "sigsegv beside userfaultfd", ("sweeps", "rounds", "random", *APPLICATIONS), ("",), 0.8, beside_first_engine("sigsegv")
+    ),
     Goal("applications, of swap", APPLICATIONS, WORK, 4, beside("swap")),
 ]
 

@@ -22,6 +22,8 @@ SOURCE = Path(__file__).parent / "messages.c"
 # Group of measurements: ranks, and what the program is asked for.
 GROUPS = {"pairs": 2, "strided": 2, "collectives": 2, "collectives of 4": 4, "nonblocking": 2, "nonblocking of 4": 4}
 GROUPS |= {"transposition": 4, "crowd": 8, "work": 8, "one-sided": 2, "threads": 2, "other nodes": 2}
+# Sums among more than two ranks are the library's, unless --reductions says otherwise: with that, in a column of their own.
+WITH_SUMS = ("collectives of 4", "nonblocking of 4", "crowd", "work")
 # The libraries' settings: one copy by the kernel.
 SINGLE_COPY = {"mpich": [{}, {"MPIR_CVAR_CH4_CMA_ENABLE": "1"}], "openmpi": [{}]}
 # Each rank on a node of its own, as far as Headroom knows, and with a transport that would reach another one.
@@ -48,7 +50,9 @@ class Row(NamedTuple):
     headroom: float
     ratio: float
     noise: float  # the first setting against itself
-    others: dict[str, float]  # of --compare; with work between the calls: in turns, and all of the work by the cores
+    others: dict[
+        str, float
+    ]  # "direct sums", of --compare; with work between the calls "turns", and all of the work by the cores
 
 
 def size_name(count: int) -> str:
@@ -89,11 +93,12 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     settings = (NETWORK if elsewhere else CROWDED if crowded else SINGLE_COPY)[found.kind]
     start, what = [*found.command, "-n", ranks], group.split()[0]
     under = [*start, *(["sh", "-c", ON_NODE_OF_ITS_OWN, f"bench-{os.getpid()}"] if elsewhere else [])]
-    under += [sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--direct", "on", "--reductions", "direct"]
+    under += [sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--direct", "on"]
     sides = [([*start, program, what], setting) for setting in (*settings, settings[0])]
     sides.append(([*under, program, what], settings[0] if elsewhere else {}))
-    in_turns = [([*under, "--mode", "turns", program, what], {})] if group == "work" else []
-    sides += in_turns
+    more = {"turns": ["--mode", "turns"]} if group == "work" else {}
+    more |= {"direct sums": ["--reductions", "direct"]} if group in WITH_SUMS else {}
+    sides += [([*under, *options, program, what], {}) for options in more.values()]
     compared = {other.name: compared_sides(other, ranks, [program, what]) for other in compare}
     sides += [side for several in compared.values() for side in several]
     runs: list[list[Figures]] = [[] for _ in sides]
@@ -108,7 +113,7 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     rows = []
     for key, under_headroom in direct.items():
         best = min(side[key] for side in plain)
-        names = ["turns"] * len(in_turns) + [name for name, several in compared.items() for _ in several]
+        names = [*more, *(name for name, several in compared.items() for _ in several)]
         others: dict[str, float] = {}
         for name, side in zip(names, figures[len(settings) + 2 :], strict=True):
             others[name] = min(side[key], others.get(name, side[key]))
@@ -142,7 +147,8 @@ def messages(prefixes, compare, groups, rounds, json_file) -> None:
 
     Times are medians in microseconds an operation; a ratio above 1 means that Headroom is faster; "noise" is the library
     against itself. "turns" is Headroom with --mode turns, as if memory were short, and "ideal" the work divided by the cores.
-    Sums are folded directly under Headroom (--reductions direct). "other nodes": over TCP, each rank on a node of its own.
+    "direct sums" is Headroom with --reductions direct, where the order of numbers in a sum may be another than the library's.
+    "other nodes": over TCP, each rank on a node of its own.
     """
     rows: list[Row] = []
     if json_file:

@@ -132,11 +132,14 @@ class Side(NamedTuple):
         return "headroom.command" in self.before
 
 
-def sides_of(swap: bool, zswap: bool, limits: bool, peers: list[str], options: list[str]) -> list[Side]:
-    run = [sys.executable, "-m", "headroom.command", "run", "--summary", "off", *options]
+def sides_of(swap: bool, zswap: bool, limits: bool, peers: list[str], engines: list[str], storage: str) -> list[Side]:
+    """All policies with the first engine, `auto` with the others."""
+    command = [sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--storage", storage, "--engine"]
+    run = [*command, engines[0]]
     sides = [Side("plain", [], False, False), Side("again", [], False, False)]
     sides.append(Side("enough", run, False, False, enough=True))
     sides += [Side(policy, [*run, "--evict", policy], limits, False) for policy in POLICIES]
+    sides += [Side(engine, [*command, engine], limits, False) for engine in engines[1:]]
     if swap:
         sides.append(Side("swap", [], True, True))
     if zswap:
@@ -224,7 +227,9 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
     rows = []
     for phase in runs["plain"]:
         medians = {side: median_of(phases[phase]) for side, phases in runs.items() if phase in phases}
-        ours = {side: median for side, median in medians.items() if side in POLICIES}
+        ours = {
+            side.name: medians[side.name] for side in sides if side.is_headroom and not side.enough and side.name in medians
+        }
         rows.append(
             Row(
                 name,
@@ -319,10 +324,12 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
 )
 @click.option(
     "--engine",
-    default="auto",
+    "engines",
+    multiple=True,
+    default=["auto"],
     show_default=True,
     type=settings.choice_of("engine"),
-    help="the fault engine, as of `headroom run`",
+    help="the fault engine, as of `headroom run`; further ones get a column each, with --evict auto",
 )
 @click.option("--tuned-swap", is_flag=True, help="let swap read 128 pages at once (vm.page-cluster=7) meanwhile")
 @click.option(
@@ -334,7 +341,7 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
 )
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
 @click.option("--plot", "plot_file", type=OUTPUT, help="file that takes a drawing, SVG")
-def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file, plot_file) -> None:
+def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_file, plot_file) -> None:
     """Memory beyond the budget: in memory, under Headroom with each policy, and with the kernel's swap.
 
     "enough" is Headroom with memory enough.
@@ -359,7 +366,7 @@ def paging(prefix, groups, rounds, storage, engine, tuned_swap, peers, json_file
             compile_program((prefix or default_prefix()).absolute(), source, Path(folder)) for source in (PHASES, APPLICATIONS)
         )
         limits, swap = prepare_swap(stack, tuned_swap, storage)
-        sides = sides_of(swap, swap and has_zswap(), limits, list(peers), ["--storage", str(storage), "--engine", engine])
+        sides = sides_of(swap, swap and has_zswap(), limits, list(peers), list(engines), str(storage))
         for name in chosen:
             rows += measure(name, sides, programs, rounds, str(storage))
             if json_file:
