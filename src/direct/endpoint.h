@@ -302,22 +302,27 @@ class Endpoint {
   }
   bool offer(Sending& sending);
   bool offer_attached(Sending& sending);
+  bool set_matched_aside(Sending& sending, bool must);
+  bool is_over(Sending* sending);
+  void reap();
+  void help_receiver(Sending& sending);
+  void release(Sending* sending);
+
+  // aside.cc
   [[nodiscard]] uint64_t most_aside() const;
   [[nodiscard]] bool has_room_aside(uint64_t bytes, uint64_t more) const;
   bool set_aside(Sending& sending, bool must);
   bool set_aside_at_once(Sending& sending);
   bool set_own_aside(Sending& sending);
+  bool gather_aside(Sending& sending);
+  void release_aside(Sending& sending);
+
+  // streaming.cc
   bool begin_stream(Sending& sending);
   void end_stream(Sending& sending);
   void set_stream_aside(Sending& sending);
-  bool set_matched_aside(Sending& sending, bool must);
-  bool gather_aside(Sending& sending);
   bool move_stream(Sending& sending);
-  bool is_over(Sending* sending);
-  void reap();
-  void help_receiver(Sending& sending);
-  void release_aside(Sending& sending);
-  void release(Sending* sending);
+  bool move_stream(Receiving& receiving);
 
   // receiving.cc
   template <typename Done>
@@ -334,7 +339,6 @@ class Endpoint {
   bool share_pieces(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way,
                     uint64_t piece_bytes, uint64_t done);
   void combine(const Content& from, const Content& to, int member, const Way& way);
-  bool move_stream(Receiving& receiving);
 
   const node::Session* session_ = nullptr;
   bool is_peer_[node::kMaxMembers] = {};
