@@ -49,6 +49,20 @@ inline MemberState state_in(uint32_t word) { return static_cast<MemberState>(wor
 /// The word of the same use of the place, in another state.
 inline uint32_t in_state(uint32_t word, MemberState state) { return (word & kUseBits) | static_cast<uint32_t>(state); }
 
+// While it is kRetired there is between the two what comes next, and which member is at it: should that one end meanwhile, too,
+// whoever notices goes on with it.
+inline constexpr int kNextShift = 4;
+inline constexpr int kRetirerShift = 8;
+inline uint32_t in_retirement(uint32_t word, MemberState next, int retirer) {
+  return in_state(word, MemberState::kRetired) | static_cast<uint32_t>(next) << kNextShift |
+         static_cast<uint32_t>(retirer) << kRetirerShift;
+}
+inline MemberState next_in(uint32_t word) { return state_in(word >> kNextShift); }
+inline bool is_retired_by(uint32_t word, int member) {
+  return state_in(word) == MemberState::kRetired && (word >> kRetirerShift) % kMaxMembers == static_cast<uint32_t>(member);
+}
+static_assert(kMaxMembers <= 1 << (16 - kRetirerShift));
+
 /// Where a rank stands in the scheduler; see sched/scheduler.h.
 enum class RunState : uint32_t {
   kRunning = 0,  // computes; holds a slot when memory is short

@@ -252,24 +252,39 @@ void put_on(Ledger& ledger, Member& member) {
   member.counted.store(1, std::memory_order_release);  // pairs with take_off()
 }
 
-/// Takes back what a process had that is gone; false if its member is not `from`, another one is at it, or the place is another
-/// process's by now. It is free only when that is done: whoever took it before would lose what is his own. Who is told of it
-/// finds it so.
-bool retire(const Session& session, Member& member, int process, MemberState from, MemberState to) {
+/// Takes back what the process had whose member this one has made kRetired, or somebody who has ended since. Its place is free
+/// only when that is done: whoever took it before would lose what is his own. Who is told of it finds it so.
+void finish_retiring(const Session& session, Member& member) {
   Ledger& ledger = *session.ledger;
-  // acquire: pairs with the release in join_session(), so the pid is no older.
-  uint32_t word = member.state.load(std::memory_order_acquire);
-  if (state_in(word) != from || member.pid.load(std::memory_order_relaxed) != process ||
-      !member.state.compare_exchange_strong(word, in_state(word, MemberState::kRetired), std::memory_order_acq_rel)) {
-    return false;
-  }
+  const uint32_t word = member.state.load(std::memory_order_acquire);
   release(ledger, member, member.reserved_bytes.load(std::memory_order_relaxed));
   member.remote_write_target.store(0, std::memory_order_release);
   ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   (void)take_off(ledger, member);
   ledger.ended.store(1, std::memory_order_relaxed);
-  member.state.store(in_state(word, to), std::memory_order_release);
+  const auto index = static_cast<int>(&member - ledger.members);
+  for (Member& other : ledger.members) {  // it may have ended in the middle of this
+    if (&other != &member && is_retired_by(other.state.load(std::memory_order_acquire), index)) {
+      finish_retiring(session, other);
+    }
+  }
+  if (next_in(word) == MemberState::kDied) {
+    ledger.lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
+  }
+  member.state.store(in_state(word, next_in(word)), std::memory_order_release);
   tell_everybody(session, member);
+}
+
+/// Takes back what a process had that is gone; false if its member is not `from`, another one is at it, or the place is another
+/// process's by now.
+bool retire(const Session& session, Member& member, int process, MemberState from, MemberState to) {
+  // acquire: pairs with the release in join_session(), so the pid is no older.
+  uint32_t word = member.state.load(std::memory_order_acquire);
+  if (state_in(word) != from || member.pid.load(std::memory_order_relaxed) != process ||
+      !member.state.compare_exchange_strong(word, in_retirement(word, to, session.index), std::memory_order_acq_rel)) {
+    return false;
+  }
+  finish_retiring(session, member);
   return true;
 }
 
@@ -376,10 +391,7 @@ void ring(const Session& session, int index) {
       !retire(session, member, process, MemberState::kLeaving, MemberState::kLeft)) {
     // It has become another program.
     const bool is_missed = is_in_mpi(member);
-    if (retire(session, member, process, MemberState::kAlive, is_missed ? MemberState::kDied : MemberState::kLeft) &&
-        is_missed) {
-      session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
-    }
+    (void)retire(session, member, process, MemberState::kAlive, is_missed ? MemberState::kDied : MemberState::kLeft);
   }
 }
 
@@ -463,7 +475,6 @@ void note_end(const Session& session, Member& member, int process) {
     return;
   }
   if (retire(session, member, process, MemberState::kAlive, is_lost ? MemberState::kDied : MemberState::kLeft) && is_lost) {
-    session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
     // Whoever ended by an error of Headroom's, or aborted the job, has said so.
     if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
         session.ledger->reporter.load(std::memory_order_acquire) == 0) {

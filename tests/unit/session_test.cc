@@ -118,6 +118,28 @@ TEST_F(SessionOfOne, ClaimsOfWhoLeftInTheMiddleOfOneAreFound) {
   EXPECT_EQ(ledger.free_bytes.load(), ledger.budget);
 }
 
+TEST_F(SessionOfOne, WhoIsKilledWhileItRetiresAnotherOneLeavesNothingUndone) {
+  Ledger& ledger = *session.ledger;
+  const pid_t gone = ended_process();
+  for (const int index : {1, 2, 3}) {
+    (void)add(index, gone);
+    ASSERT_TRUE(reserve(ledger, ledger.members[index], 4096));
+  }
+  // The last one died over the second, and that one over the first.
+  ledger.members[1].state.store(in_retirement(ledger.members[1].state.load(), MemberState::kDied, 2));
+  ledger.members[2].state.store(in_retirement(ledger.members[2].state.load(), MemberState::kLeft, 3));
+  ledger.members[3].in_mpi.store(static_cast<uint32_t>(MpiState::kFinalized));
+  session.watched_index = 3;
+  session.watched_pid = gone;
+  watched_ended(session);
+  EXPECT_EQ(state_of(ledger.members[1]), MemberState::kDied);
+  EXPECT_EQ(state_of(ledger.members[2]), MemberState::kLeft);
+  EXPECT_EQ(state_of(ledger.members[3]), MemberState::kLeft);
+  EXPECT_EQ(ledger.alive.load(), 1U);
+  EXPECT_EQ(ledger.free_bytes.load(), ledger.budget);
+  EXPECT_NE(ledger.lost_at_ns.load(), 0U);
+}
+
 TEST_F(SessionOfOne, WhoGoesToAnotherNetworkTakesNobodyForGone) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
