@@ -22,6 +22,7 @@ PRESSED = [
     "positions",
     "buffers",
     "stacks",
+    "small_stacks",
 ]  # in more than they may have
 CASES = [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "forks", "streams", "sockets"]
 # But what a system may not have, and what only Headroom must see to.

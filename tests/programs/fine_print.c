@@ -216,6 +216,8 @@ int main(int argc, char** argv) {
     executions();
   } else if (strcmp(name, "stacks") == 0) {
     stacks();
+  } else if (strcmp(name, "small_stacks") == 0) {
+    small_stacks();
   } else {
     wrong = "no such case";
   }

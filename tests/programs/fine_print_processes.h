@@ -212,6 +212,73 @@ static void stacks(void) {
   }
 }
 
+static char* volatile touched_in_handler;
+
+static void touch_in_handler(int number) {
+  (void)number;
+  ++*touched_in_handler;
+}
+
+static int content_file;
+
+/// Uses most of the smallest stack there is and, at the deepest point, memory that is on storage: itself, in a handler, and by
+/// a call.
+static void* use_small_stack(void* argument) {
+  volatile char own[6 << 10];
+  char* const memory = argument;
+  for (size_t i = 0; i < sizeof own; ++i) {
+    own[i] = (char)i;
+  }
+  for (int i = 0; i < 16; ++i) {
+    char* const place = memory + i * kMib;
+    if (i % 4 == 0) {
+      ++*place;
+    } else if (i % 4 == 1) {
+      must(*place == i, "what is read");
+      ++*place;
+    } else if (i % 4 == 2) {
+      touched_in_handler = place;
+      raise(SIGUSR1);
+    } else {
+      const char next = (char)(i + 1);
+      must(pwrite(content_file, &next, 1, 0) == 1 && pread(content_file, place, 1, 0) == 1, "pread");
+    }
+  }
+  for (size_t i = 0; i < sizeof own; ++i) {
+    must(own[i] == (char)i, "a small stack is damaged");
+  }
+  return NULL;
+}
+
+/// Threads on stacks as small as they may be.
+static void small_stacks(void) {
+  signal(SIGUSR1, touch_in_handler);
+  content_file = open("content", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  char* memory = malloc(16 * kMib);
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 16 * kMib; ++i) {
+      memory[i] = (char)(i / kMib);
+    }
+    press();
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    const size_t smallest = (size_t)PTHREAD_STACK_MIN;
+    must(pthread_attr_setstacksize(&attributes, smallest) == 0, "pthread_attr_setstacksize");
+    pthread_t thread;
+    if (pthread_create(&thread, &attributes, use_small_stack, memory) != 0) {
+      must(0, "a thread with the smallest stack there is cannot be started");
+      return;
+    }
+    pthread_join(thread, NULL);
+    size_t asked = 0;
+    must(pthread_attr_getstacksize(&attributes, &asked) == 0 && asked == smallest, "the program's attributes were changed");
+    pthread_attr_destroy(&attributes);
+    for (int i = 0; i < 16 * kMib; ++i) {
+      must(memory[i] == i / kMib + (i % kMib == 0), "content");
+    }
+  }
+}
+
 static volatile sig_atomic_t status_of_child = -1;
 
 static void execute_here(int number) {
