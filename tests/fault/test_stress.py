@@ -17,6 +17,7 @@ def compile_stress(mpi):
         (2, 3, 20, "auto", 32, "auto"),
         (2, 3, 20, "aggressive", 32, "auto"),
         (1, 1, 60, "lazy", 32, "auto"),
+        (2, 1, 20, "auto", 16, "auto"),
         (1, 3, 80, "auto", 96, "never"),
         (1, 3, 80, "auto", 96, "auto"),
     ],
@@ -29,7 +30,7 @@ def test_stress(mpi, engine, ranks, threads, each, policy, memory, huge_pages, t
         "checksums": "on",
         "huge_pages": huge_pages,
     }
-    run = headroom_run([compile_stress(mpi), threads, each, 600, 1], tmp_path, before=mpi.command(ranks), **settings)
+    run = headroom_run([compile_stress(mpi), threads, each, 600, 2], tmp_path, before=mpi.command(ranks), **settings)
     assert run.status == 0 and run.output.startswith("wrong 0\n"), run.errors
     done = {name: int(count) for name, count in (line.split() for line in run.output.splitlines()[1:])}
     assert all(done.values()), done  # each kind of operation

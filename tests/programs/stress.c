@@ -1,11 +1,12 @@
-/* Random work on memory against a model of it: threads that read, write, allocate, free, resize, move, protect, discard, pass
- * to the kernel, announce, fork and take signals, each on regions of its own; in between the ranks exchange regions.
+/* Random work on memory against a model of it: threads that read, write, allocate, free, resize, move, protect, discard, free
+ * lazily, have paged out, pass to the kernel, announce, fork and take signals, each on regions of its own; in between the ranks
+ * exchange regions.
  *
  *   stress THREADS MIB OPERATIONS SEED
  *
  * MIB is what each thread may have allocated. The model is a version for each page: a page of version 0 is all zero, any other
- * has words that follow from region, page and version. Prints "wrong 0" and how often each operation was done; the same seed
- * gives each thread the same operations. */
+ * has words that follow from region, page and version; after MADV_FREE each of them may be zero instead until the page is
+ * written to. Prints "wrong 0" and how often each operation was done; the same seed gives each thread the same operations. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <headroom/memory.h>
@@ -23,6 +24,8 @@
 #include "pressure.h"
 
 enum { kPage = 4096, kPageWords = kPage / 8, kRegions = 12, kEpochs = 3, kMostThreads = 16, kMostPages = 2048 };
+
+static const uint32_t kMayBeZero = UINT32_C(1) << 31; /* in a version */
 
 typedef struct {
   uint64_t* memory;
@@ -51,6 +54,8 @@ enum {
   kReplace,
   kResize,
   kDiscard,
+  kFree,
+  kPageOut,
   kThroughFile,
   kProtect,
   kFork,
@@ -61,10 +66,10 @@ enum {
   kThread,
   kKinds
 };
-static const char* const names[kKinds] = {"write",  "check",   "scatter",      "jump",    "columns", "replace",
-                                          "resize", "discard", "through-file", "protect", "fork",    "spawn",
-                                          "hint",   "lock",    "signal",       "thread"};
-static const int weights[kKinds] = {24, 20, 12, 2, 1, 5, 5, 5, 6, 4, 1, 1, 8, 2, 3, 2};
+static const char* const names[kKinds] = {"write",  "check",   "scatter", "jump",     "columns",      "replace",
+                                          "resize", "discard", "free",    "page-out", "through-file", "protect",
+                                          "fork",   "spawn",   "hint",    "lock",     "signal",       "thread"};
+static const int weights[kKinds] = {24, 20, 12, 2, 1, 5, 5, 5, 5, 3, 6, 4, 1, 1, 8, 2, 3, 2};
 static atomic_long done[kKinds];
 static atomic_int wrong;
 static _Thread_local Worker* current;
@@ -81,7 +86,8 @@ static uint64_t word_of(const Region* region, size_t page, uint32_t version, siz
 }
 
 static void write_page(Region* region, size_t page) {
-  const uint32_t version = ++region->versions[page];
+  const uint32_t version = (region->versions[page] & ~kMayBeZero) + 1;
+  region->versions[page] = version;
   uint64_t* words = region->memory + page * kPageWords;
   for (size_t i = 0; i < kPageWords; ++i) {
     words[i] = word_of(region, page, version, i);
@@ -89,13 +95,15 @@ static void write_page(Region* region, size_t page) {
 }
 
 static int check_page(const Region* region, size_t page, const char* when) {
-  const uint64_t* words = region->memory + page * kPageWords;
+  const volatile uint64_t* words = region->memory + page * kPageWords;
+  const int may_be_zero = (region->versions[page] & kMayBeZero) != 0;
   for (size_t i = 0; i < kPageWords; ++i) {
-    const uint64_t expected = word_of(region, page, region->versions[page], i);
-    if (words[i] != expected) {
+    const uint64_t expected = word_of(region, page, region->versions[page] & ~kMayBeZero, i);
+    const uint64_t found = words[i];
+    if (found != expected && !(may_be_zero && found == 0)) {
       if (atomic_fetch_add(&wrong, 1) < 10) {
         fprintf(stderr, "%s: region %llu page %zu of %zu at %p word %zu: %llx instead of %llx\n", when,
-                (unsigned long long)region->id, page, region->pages, (void*)&words[i], i, (unsigned long long)words[i],
+                (unsigned long long)region->id, page, region->pages, (void*)&words[i], i, (unsigned long long)found,
                 (unsigned long long)expected);
       }
       return 0;
@@ -188,6 +196,27 @@ static void resize(Worker* worker, Region* region) {
   }
   region->pages = after;
   worker->pages += after - before;
+}
+
+/* What is given up lazily: some of it is written anew at once. */
+static void free_lazily(Worker* worker, Region* region) {
+  size_t first = 0, count = 0;
+  choose_range(worker, region, kMostPages, &first, &count);
+  CHECK(madvise(region->memory + first * kPageWords, count * kPage, MADV_FREE) == 0);
+  for (size_t page = first; page < first + count; ++page) {
+    region->versions[page] |= kMayBeZero;
+  }
+  check_range(region, first, count, "freed");
+  for (size_t page = first; page < first + count; page += 1 + random_of(worker, 3)) {
+    write_page(region, page);
+  }
+}
+
+/* Of allocated memory whole pages of the system's. */
+static void page_out(Region* region, size_t first, size_t count) {
+  const uintptr_t begin = ((uintptr_t)(region->memory + first * kPageWords) + kPage - 1) & ~(uintptr_t)(kPage - 1);
+  const uintptr_t end = (uintptr_t)(region->memory + (first + count) * kPageWords) & ~(uintptr_t)(kPage - 1);
+  CHECK(begin >= end || madvise((void*)begin, end - begin, MADV_PAGEOUT) == 0);
 }
 
 /* Pages at random all over the worker's memory, so many that they are moved one by one. */
@@ -316,7 +345,7 @@ static void start_small_thread(Worker* worker) {
   pthread_attr_t attributes;
   pthread_t thread;
   pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN + 16384);
+  pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN);
   CHECK(pthread_create(&thread, &attributes, in_small_thread, worker) == 0);
   pthread_join(thread, NULL);
   pthread_attr_destroy(&attributes);
@@ -379,6 +408,14 @@ static void operate(Worker* worker) {
         memset(region->versions + first, 0, count * sizeof *region->versions);
         check_range(region, first, count, "discarded");
       }
+      break;
+    case kFree:
+      if (region->mapped) {
+        free_lazily(worker, region);
+      }
+      break;
+    case kPageOut:
+      page_out(region, first, count);
       break;
     case kThroughFile:
       through_file(worker, region, first, count);
