@@ -1,35 +1,68 @@
 """Hours of random work on memory against a model of it (programs/stress.c). Run by `make soak`, or with options of its own.
 
-Each run draws an engine, an MPI, a policy, a budget, ranks, threads and a seed; the first that goes wrong ends the soak and
-says the command that repeats it.
+Each run draws an engine, an MPI, a policy, a store and its directories, ranks, threads, a budget that is less than what they
+have, and a seed; the first that goes wrong, or moves nothing, ends the soak and says the command that repeats it.
 """
 
 import argparse
+import json
 import random
 import subprocess
 import sys
 import time
 
 from conditions import lack
-from conftest import ENGINES, HEADROOM, ROOT, WHEELS, compile_program, environment, leftovers
+from conftest import BUILD, ENGINES, HEADROOM, ROOT, WHEELS, compile_program, environment, leftovers
 
-MIB = 1 << 20
+FOLDER = BUILD / "soak"
+REPORT = FOLDER / "report.json"
 
 
-def draw(chance: random.Random, operations: int) -> tuple[list[str], str]:
-    """A command, and what it is in short."""
+def draw_settings(chance: random.Random) -> dict[str, str]:
     engines = [engine for engine in ENGINES if engine == "sigsegv" or lack(f"the engine {engine}") is None]
     stores = ["threads"] if lack("io_uring") else ["io_uring", "io_uring", "threads"]
-    mpi, engine = chance.choice(WHEELS), chance.choice(engines)
-    policy, store = chance.choice(["auto", "lazy", "aggressive"]), chance.choice(stores)
+    return {
+        "engine": chance.choice(engines),
+        "evict": chance.choice(["auto", "lazy", "aggressive"]),
+        "store": chance.choice(stores),
+        "store-direct": chance.choice(["auto", "auto", "off"]),
+        "storage": chance.choice(["/var/tmp", f"/var/tmp:{FOLDER}"]),
+        "checksums": chance.choice(["off", "on"]),
+        "huge-pages": chance.choice(["auto", "never"]),
+    }
+
+
+def draw(chance: random.Random, operations: int) -> tuple[list[str], str, str]:
+    """A command, what it is in short, and its engine."""
+    mpi, settings = chance.choice(WHEELS), draw_settings(chance)
     ranks, threads, each = chance.choice([1, 2, 4]), chance.choice([1, 2, 5]), chance.choice([4, 16, 40])
-    budget = max(16, ranks * 8, int(ranks * threads * each * chance.choice([0.2, 0.4, 0.8])))
+    least = max(16, ranks * 8)
+    each = max(each, -(-2 * least // (ranks * threads)))
+    budget = max(least, int(ranks * threads * each * chance.choice([0.2, 0.4, 0.8])))
     seed = chance.randrange(1 << 30)
     program = compile_program(mpi, "stress.c", f"-I{ROOT}/include")
-    settings = ["--memory", f"{budget}M", "--engine", engine, "--evict", policy, "--store", store, "--summary", "off"]
-    command = [*mpi.command(ranks), HEADROOM, "run", *settings, program, threads, each, operations, seed]
-    what = f"{mpi.name} x {ranks}, {threads} threads x {each} MiB in {budget} MiB, {engine}, {policy}, {store}, seed {seed}"
-    return [str(word) for word in command], what
+    options = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    options += ["--memory", f"{budget}M", "--summary", "off", "--json", REPORT]
+    command = [*mpi.command(ranks), HEADROOM, "run", *options, program, threads, each, operations, seed]
+    what = f"{mpi.name} x {ranks}, {threads} threads x {each} MiB in {budget} MiB, {', '.join(settings.values())}, seed {seed}"
+    return [str(word) for word in command], what, settings["engine"]
+
+
+def what_is_wrong(command: list[str], engine: str) -> str | None:
+    REPORT.unlink(missing_ok=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment(), check=False)
+    except subprocess.TimeoutExpired as hang:
+        return f"still running after 900 s\n{hang.stderr or ''}"
+    if done.returncode != 0 or not done.stdout.startswith("wrong 0\n"):
+        return done.stdout + done.stderr
+    report = json.loads(REPORT.read_text())
+    engines = {rank["engine"] for rank in report["ranks"]}
+    if engines != {engine}:
+        return f"the engines were {engines}"
+    if report["total"]["blocks_evicted"] == 0 or report["total"]["bytes_written"] == 0:
+        return "nothing left memory"
+    return f"left behind: {leftovers()}" if leftovers() else None
 
 
 def main() -> int:
@@ -39,21 +72,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="draws the same runs again")
     chosen = parser.parse_args()
     chance, ends = random.Random(chosen.seed), time.monotonic() + chosen.hours * 3600
+    FOLDER.mkdir(parents=True, exist_ok=True)
     print(f"seed {chosen.seed}", flush=True)
     runs = 0
     while time.monotonic() < ends:
-        command, what = draw(chance, chosen.operations)
+        command, what, engine = draw(chance, chosen.operations)
         started = time.monotonic()
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment(), check=False)
-            failed = done.returncode != 0 or not done.stdout.startswith("wrong 0\n")
-            said = done.stdout + done.stderr
-        except subprocess.TimeoutExpired as hang:
-            failed, said = True, f"still running after 900 s\n{hang.stderr or ''}"
+        wrong = what_is_wrong(command, engine)
         runs += 1
-        print(f"{runs:5}  {time.monotonic() - started:6.1f} s  {'FAILED' if failed else 'good'}  {what}", flush=True)
-        if failed or leftovers():
-            print(f"{said}\nleft behind: {leftovers()}\nto repeat:\n  {' '.join(command)}")
+        print(f"{runs:5}  {time.monotonic() - started:6.1f} s  {'FAILED' if wrong else 'good'}  {what}", flush=True)
+        if wrong:
+            print(f"{wrong}\nto repeat:\n  {' '.join(command)}")
             return 1
     return 0
 
