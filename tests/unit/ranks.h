@@ -150,9 +150,9 @@ class Ranks : public ::testing::Test {
 
   /// Starts the ranks, each of which does `work` and leaves.
   template <typename Work>
-  void start(int count, const char* memory, const char* mode, Work work) {
+  void start(int count, const char* memory, const char* mode, Work work, const char* engine = "auto") {
     setenv("HEADROOM_MODE", mode, 1);
-    set_environment(memory, "auto");
+    set_environment(memory, engine);
     memset(static_cast<void*>(job), 0, sizeof(Job));
     ASSERT_EQ(0, ftruncate(said_file, 0));
     for (int rank = 0; rank < count; ++rank) {
