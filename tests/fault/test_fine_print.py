@@ -25,6 +25,8 @@ PRESSED = [
     "small_stacks",
 ]  # in more than they may have
 CASES = [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "forks", "streams", "sockets"]
+# What does not need it, but is more with it: a thread drives everything else out meanwhile.
+PRESSED_BY_A_THREAD = ["rights", "executions", "handlers", "forks", "sockets"]
 # But what a system may not have, and what only Headroom must see to.
 SYSTEMS_TOO = [case for case in CASES if case not in (*CLOSING, "sized", "sockets")]
 
@@ -41,6 +43,17 @@ def test_fine_print(case, engine, tmp_path, monkeypatch):
     if case in PRESSED:
         assert run.total("bytes_written") > 8 * MIB
     assert "warning" not in run.errors or case == "maps", run.errors
+
+
+@pytest.mark.parametrize("case", PRESSED_BY_A_THREAD)
+def test_fine_print_while_memory_is_short(case, engine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program = compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0")
+    run = headroom_run([program, case, "pressed"], tmp_path, memory="48M", engine=engine, timeout=100)
+    assert (run.status, run.output) == (0, "ok\n"), run.errors
+    assert run.engines() == {engine} and run.short_of_memory
+    assert run.total("blocks_evicted") > 32 and run.total("bytes_written") > 8 * MIB
+    assert "warning" not in run.errors, run.errors
 
 
 def test_a_constructor_waits_for_a_thread_that_calls_what_is_wrapped(tmp_path):

@@ -1,5 +1,6 @@
 /* What the C library and the kernel promise, in memory that may be moved to storage: one promise a run. usage: fine_print CASE
- * [WITH]. Prints "ok", or what is wrong. */
+ * [WITH]. WITH is a library, or "pressed": then a thread drives everything else out of memory all the time. Prints "ok", or
+ * what is wrong. */
 #include "fine_print_calls.h"
 #include "fine_print_job.h"
 #include "fine_print_processes.h"
@@ -170,8 +171,23 @@ static void rights(void) {
   }
 }
 
+static void* press_on(void* argument) {
+  for (char* memory = argument;;) {
+    for (size_t at = 0; at < 64 * kMib; at += 4096) {
+      ++memory[at];
+    }
+  }
+  return NULL;
+}
+
 int main(int argc, char** argv) {
   const char* name = argc > 1 ? argv[1] : "";
+  if (argc > 2 && strcmp(argv[2], "pressed") == 0) {
+    pthread_t thread;
+    is_pressed = 1;
+    press();
+    must(pthread_create(&thread, NULL, press_on, malloc(64 * kMib)) == 0, "pthread_create");
+  }
   if (strncmp(name, "descriptors-", 12) == 0) {
     descriptors(name + 12);
   } else if (strcmp(name, "numbers") == 0) {

@@ -27,6 +27,7 @@
 enum { kMib = 1 << 20, kFiles = 40 };
 
 static const char* wrong;
+static int is_pressed; /* by a thread, all the time */
 static char array[8 * kMib] __attribute__((aligned(4096)));
 
 static void must(int holds, const char* what) {

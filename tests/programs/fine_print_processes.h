@@ -90,17 +90,21 @@ static void children_with_threads(void) {
   must(waitpid(child, &status, 0) == child && status == 0, "a child ended with an error");
 }
 
-/// Locks memory again and again; on a stack of the program's own.
-static void* lock_often(void* argument) {
+/// Locks memory and gives some up again and again; on a stack of the program's own.
+static void* lock_and_give_up(void* argument) {
+  char* const given_up = (char*)argument + kMib;
   while (__atomic_load_n(&writing, __ATOMIC_ACQUIRE)) {
     must(mlock(argument, 4096) == 0 && munlock(argument, 4096) == 0, "mlock");
+    given_up[0] = 1;
+    must(madvise(given_up, 2 * kMib, MADV_DONTNEED) == 0 && given_up[0] == 0, "madvise");
   }
   return NULL;
 }
 
 /// Forks while a thread whose stack lies in memory that the fork protects is at work on memory itself.
 static void forks(void) {
-  enum { kForks = 300, kStack = 512 << 10 };
+  enum { kStack = 512 << 10 };
+  const int forks = is_pressed ? 30 : 300;
   char* stack = mmap(NULL, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   char* memory = mmap(NULL, 4 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   pthread_attr_t attributes;
@@ -108,8 +112,8 @@ static void forks(void) {
   pthread_attr_setstack(&attributes, stack, kStack);
   writing = 1;
   pthread_t thread;
-  must(pthread_create(&thread, &attributes, lock_often, memory) == 0, "pthread_create");
-  for (int i = 0; i < kForks; ++i) {
+  must(pthread_create(&thread, &attributes, lock_and_give_up, memory) == 0, "pthread_create");
+  for (int i = 0; i < forks; ++i) {
     const pid_t child = fork();
     if (child == 0) {
       _exit(0);
