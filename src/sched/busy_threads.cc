@@ -26,6 +26,15 @@ int64_t processor_ns() {
 
 }  // namespace
 
+uint32_t busy_threads_of(int64_t used_ns, uint64_t passed_ns, uint32_t before) {
+  if (passed_ns < kShortestNs) {
+    return before;
+  }
+  const auto wall = static_cast<int64_t>(passed_ns);
+  const int64_t busy = (used_ns + wall / 2) / wall;
+  return busy > 0 ? static_cast<uint32_t>(busy) : 1;
+}
+
 void begin_counting_busy_threads() {
   used_before_ns.store(processor_ns(), std::memory_order_relaxed);
   began_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
@@ -33,12 +42,8 @@ void begin_counting_busy_threads() {
 
 uint32_t busy_threads() {
   const uint64_t passed = base::monotonic_ns() - began_ns.load(std::memory_order_relaxed);
-  if (passed >= kShortestNs) {
-    const int64_t used = processor_ns() - used_before_ns.load(std::memory_order_relaxed);
-    const auto wall = static_cast<int64_t>(passed);
-    const int64_t busy = (used + wall / 2) / wall;
-    last.store(busy > 0 ? static_cast<uint32_t>(busy) : 1, std::memory_order_relaxed);
-  }
+  const int64_t used = processor_ns() - used_before_ns.load(std::memory_order_relaxed);
+  last.store(busy_threads_of(used, passed, last.load(std::memory_order_relaxed)), std::memory_order_relaxed);
   return last.load(std::memory_order_relaxed);
 }
 
