@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "endpoint_fixture.h"
+#include "trace/counters.h"
 
 namespace headroom::direct {
 namespace {
@@ -129,6 +130,7 @@ TEST_F(Endpoints, AFloodIsTakenInParts) {
     ASSERT_EQ(SendOutcome::kComplete, send(0, tag, content, false, sending));
   }
   Found found = {};
+  const uint64_t unexpected = trace::counted(trace::Counter::kMessagesUnexpected);
   for (int32_t taken = 0; taken < kRecords; taken += kRecordsAtOnce) {
     EXPECT_FALSE(ends[1]->find({9, 0, taken}, found));
     EXPECT_TRUE(ends[1]->progress());
@@ -137,6 +139,7 @@ TEST_F(Endpoints, AFloodIsTakenInParts) {
   }
   EXPECT_FALSE(ends[1]->progress());
   EXPECT_FALSE(ends[1]->has_left_records());
+  EXPECT_EQ(trace::counted(trace::Counter::kMessagesUnexpected), unexpected + kRecords);
 }
 
 TEST_F(Endpoints, ASynchronousSendEndsWhenItIsReceived) {

@@ -56,7 +56,7 @@ void own(Rank& rank, Told& told) {
   told.memory = memory;
   rank.meet();
   uint64_t round = 0;
-  while (rank.done() < kTimes) {
+  while (rank.done() < kTimes && !Rank::is_lost()) {
     ++round;
     for (uint64_t number = 0; number < kBlocks; ++number) {
       for (uint64_t last = kPageWords - 1; last < kWords; last += kPageWords) {  // all of it, or single pages would be moved
