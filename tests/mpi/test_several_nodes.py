@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import WHEELS, compile_program, headroom_run, on_nodes, plain_run
+from conftest import WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
 from variants import every_second, only_in_suites
 
 MIB = 1 << 20
@@ -93,3 +93,37 @@ def test_direct_off(mpi, tmp_path):
     )
     assert run.status == 0, run.errors
     assert run.total("messages_direct") == run.total("receives_on_both_ways") == 0
+
+
+def messages_between(nodes: int, folder) -> int:
+    """What Open MPI counted of messages from rank to rank, the program's and its own ("12 msgs sent")."""
+    text = "".join(path.read_text() for path in folder.glob("*.prof"))
+    sent = re.findall(r"^[EI]\t(\d+)\t(\d+)\t\d+ bytes\t(\d+) msgs sent", text, re.M)
+    return sum(int(count) for source, to, count in sent if int(source) % nodes != int(to) % nodes)
+
+
+@pytest.mark.parametrize("mpi", WHEELS[1:], ids=lambda mpi: mpi.name)  # MPICH counts no messages
+def test_turns_add_no_messages_between_nodes(mpi, tmp_path):
+    """As the library itself counts them. What is agreed when MPI starts does not depend on how long the program runs."""
+    program, few, many = compile_program(mpi, "out_of_core.c"), 2, 8
+    counted = {}
+    for rounds in (few, many):
+        for way in ("plain", "under"):
+            folder = tmp_path / f"{way}-{rounds}"
+            folder.mkdir()
+            env = environment() | {
+                "OMPI_MCA_pml_monitoring_enable": "2",
+                "OMPI_MCA_pml_monitoring_enable_output": "3",
+                "OMPI_MCA_pml_monitoring_filename": str(folder / "rank"),
+            }
+            if way == "plain":
+                assert plain_run([*mpi.command(4), program, 8, rounds], env=env).returncode == 0
+            else:
+                before = [*mpi.command(4), *on_nodes(2)]
+                run = headroom_run([program, 8, rounds], tmp_path, before=before, env=env, memory="16M")
+                assert run.status == 0, run.errors
+                assert len(run.reports) == 2 and all(node["short_of_memory"] for node in run.reports)
+                assert run.total("turns") > 4 * rounds
+            counted[way, rounds] = messages_between(2, folder)
+    added = {way: counted[way, many] - counted[way, few] for way in ("plain", "under")}
+    assert 4 * (many - few) <= added["under"] <= added["plain"], counted
