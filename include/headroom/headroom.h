@@ -1,16 +1,18 @@
 /* Headroom's public C interface: what a program may ask when it runs under `headroom run`. Entirely optional.
  *
- * A program that uses it links with nothing: the functions are found at run time in the preloaded library,
+ * A program that uses it links with nothing: the function is found at run time in the preloaded library (find.h),
  *
  *     #include <headroom/headroom.h>
  *     struct headroom_statistics now = {.size = sizeof now};
  *     if (headroom_read_statistics && headroom_read_statistics(&now) == 0) ...
  *
- * since they are declared weak. All functions are thread-safe and return 0 or -errno; they do not touch errno. */
+ * and its name is a null pointer without Headroom. It is thread-safe, returns 0 or -errno and does not touch errno. */
 #ifndef HEADROOM_HEADROOM_H
 #define HEADROOM_HEADROOM_H
 
 #include <stdint.h>
+
+#include "find.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,10 +31,14 @@ struct headroom_statistics {
 };
 
 /* Fills `statistics`. Returns -EINVAL if `size` is too small, -ENOENT if the process has no evictable memory (yet). */
-int headroom_read_statistics(struct headroom_statistics* statistics) __attribute__((weak));
+int headroom_read_statistics(struct headroom_statistics* statistics);
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifndef HEADROOM_DEFINES_THEM /* the preloaded library itself */
+#define headroom_read_statistics HEADROOM_FIND(headroom_read_statistics)
 #endif
 
 #endif

@@ -1,4 +1,5 @@
 // The public C interface to what a program says of its memory; see include/headroom/memory.h.
+#define HEADROOM_DEFINES_THEM
 #include <errno.h>
 
 #include "headroom/memory.h"

@@ -1,4 +1,5 @@
 // The public C interface; see include/headroom/headroom.h.
+#define HEADROOM_DEFINES_THEM
 #include <errno.h>
 #include <stddef.h>
 

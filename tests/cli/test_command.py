@@ -235,21 +235,38 @@ def test_starts_the_launcher_of_the_program(mpi, tmp_path):
     assert {rank["mpi"] for rank in figures["ranks"]} == {mpi.name}
 
 
-def test_public_header(tmp_path):
-    source = tmp_path / "statistics.c"
+@pytest.mark.parametrize(
+    ("compiler", "flags"),
+    [
+        ("gcc", []),
+        ("gcc", ["-no-pie", "-fno-pic", "-O2"]),
+        ("gcc", ["-std=c99"]),
+        ("g++", []),
+        ("g++", ["-no-pie", "-fno-pic"]),
+    ],
+    ids=" ".join,
+)
+def test_public_headers(compiler, flags, tmp_path):
+    """Found with Headroom, null without it, however the program is built, and without warnings."""
+    source = tmp_path / ("calls.c" if compiler == "gcc" else "calls.cc")
     source.write_text(
-        "#include <headroom/headroom.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+        "#include <headroom/headroom.h>\n#include <headroom/memory.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
+        "#include <string.h>\n"
         "int main(void) {\n"
-        "  struct headroom_statistics s = {.size = sizeof s};\n"
-        '  if (!headroom_read_statistics) { puts("absent"); return 0; }\n'
-        "  char *m = malloc(40 << 20); memset(m, 1, 40 << 20);\n"
+        "  struct headroom_statistics s;\n  s.size = sizeof s;\n"
+        '  if (!headroom_read_statistics || headroom_hold == 0) { puts(headroom_will_need ? "some" : "absent"); return 0; }\n'
+        "  char *m = (char *)malloc(40 << 20); memset(m, 1, 40 << 20);\n"
         "  if (headroom_read_statistics(&s) != 0 || m[5] != 1) return 1;\n"
-        '  printf("%d %d %d\\n", s.budget_bytes == 24 << 20, s.short_of_memory, s.written_bytes >= 16 << 20);\n'
-        "}\n"
+        "  int (*need)(const void *, size_t) = headroom_will_need;\n"
+        "  for (int again = 0; again < 2; ++again) if (headroom_hold(m, 4096) != 0 || headroom_release(m, 4096) != 0) return 2;\n"
+        "  if (need(m, 4096) != 0 || headroom_will_not_need(m, 1) != 0 || headroom_will_overwrite(m, 4096) != 0) return 3;\n"
+        '  printf("%d %u %d\\n", s.budget_bytes == 24 << 20, s.short_of_memory, s.written_bytes >= 16 << 20);\n'
+        "  return 0;\n}\n"
     )
-    program = tmp_path / "statistics"
+    program = tmp_path / "calls"
     include = next((BUILD / "venv/lib").glob("python3*/site-packages/headroom/include"))
-    subprocess.run(["gcc", "-O1", f"-I{include}", "-o", program, source], check=True)
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{include}"]
+    subprocess.run([compiler, "-O1", *strict, *flags, "-o", program, source], check=True)
     assert plain_run([program]).stdout == "absent\n"
     assert headroom_run([program], tmp_path, memory="24M").output == "1 1 1\n"
 
