@@ -5,13 +5,14 @@ import click
 from headroom import __version__
 from headroom.bench import bench
 from headroom.doctor import doctor
+from headroom.errors import Program
 from headroom.report import report
 from headroom.run import run
 from headroom.storage import storage
 from headroom.top import top
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="headroom")
 def main() -> None:
     """A memory layer for MPI programs: unmodified programs may use more memory than the node has."""

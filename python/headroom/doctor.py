@@ -17,6 +17,7 @@ from typing import NamedTuple
 import click
 
 from headroom import machine
+from headroom.errors import Refused
 
 SYS_PROCESS_VM_READV = {"x86_64": 310, "aarch64": 270}
 PR_SET_PTRACER = 0x59616D61
@@ -308,7 +309,7 @@ def _library() -> Finding:
 
     try:
         path = library_path()
-    except click.ClickException as error:
+    except Refused as error:
         return Finding("library", False, error.message, "nothing works", "make build")
     missing = [abi for abi in ("mpich", "openmpi", "standard") if not (path.parent / f"libheadroom_{abi}.so").exists()]
     if missing:

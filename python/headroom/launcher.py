@@ -30,6 +30,15 @@ def is_first_rank(environment: Mapping[str, str]) -> bool:
     return next((environment[name] for name in RANKS if name in environment), "0") == "0"
 
 
+LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID")
+
+
+def is_first_of_node(environment: Mapping[str, str]) -> bool:
+    """Whether no launcher known here says that this is another rank than the first one of this node."""
+    names = LOCAL_RANKS if any(name in environment for name in RANKS) else ()
+    return next((environment[name] for name in names if name in environment), "0") == "0"
+
+
 def kind_of(mpiexec: str) -> str:
     """ "openmpi" or "mpich", by what this mpiexec says of itself."""
     output = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)

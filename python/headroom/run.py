@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from headroom import launcher, machine, settings
+from headroom.errors import Refused, complain, warn
 
 MOST_DIRECTORIES = 8
 LEAST_MEMORY = 16 << 20
@@ -33,7 +34,7 @@ def library_path() -> Path:
         candidate = Path(entry) / "headroom/lib/libheadroom.so"
         if candidate.exists():
             return candidate
-    raise click.ClickException("libheadroom.so is not installed; run `make build`, or install the wheel again")
+    raise Refused("libheadroom.so is not installed; run `make build`, or install the wheel again")
 
 
 def in_binary_units(size: int) -> str:
@@ -49,7 +50,7 @@ def choose_memory(asked: int | None) -> int:
         return int(machine.free_bytes() * SHARE_OF_FREE_MEMORY)
     if asked < LEAST_MEMORY:
         meant = f"; did you mean {asked}M?" if 16 <= asked < 1 << 20 else ""
-        raise click.ClickException(f"--memory {in_binary_units(asked)} is too small: at least 16 MiB a node is needed{meant}")
+        raise Refused(f"--memory {in_binary_units(asked)} is too small: at least 16 MiB a node is needed{meant}")
     return asked
 
 
@@ -60,10 +61,9 @@ def warn_of_too_much_memory(asked: int | None) -> None:
     """Said by one rank, or by who starts the launcher: others may have used some of it already."""
     free = machine.free_bytes()
     if asked is not None and asked > free + USED_TO_START:
-        click.echo(
-            f"headroom: warning: --memory {in_binary_units(asked)} is more than the {in_binary_units(free)} that are free on "
-            "this node (or in its cgroup) now; if the program uses it all, the kernel ends it",
-            err=True,
+        warn(
+            f"--memory {in_binary_units(asked)} is more than the {in_binary_units(free)} that are free on this node (or in its "
+            "cgroup) now; if the program uses it all, the kernel ends it"
         )
 
 
@@ -71,14 +71,14 @@ def check_storage(asked: str, option: str = "--storage ") -> str:
     """The directory's absolute path; an error, about what `option` names, that says why memory cannot go there."""
     path = os.path.abspath(asked)
     if not os.path.isdir(path):
-        raise click.ClickException(f"{option}{asked}: no such directory; make it, or choose another")
+        raise Refused(f"{option}{asked}: no such directory; make it, or choose another")
     try:
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
         reason = error.strerror
-        raise click.ClickException(f"{option}{asked}: no file can be made there ({reason}); choose another") from None
+        raise Refused(f"{option}{asked}: no file can be made there ({reason}); choose another") from None
     if machine.file_system_of(path) in machine.MEMORY_FILE_SYSTEMS:
-        raise click.ClickException(f"{option}{asked} is in memory ({machine.file_system_of(path)}): nothing would be gained")
+        raise Refused(f"{option}{asked} is in memory ({machine.file_system_of(path)}): nothing would be gained")
     check_room(path, machine.free_in(path))
     return path
 
@@ -87,18 +87,18 @@ def choose_storage(asked: str | None) -> str:
     if asked:
         directories = [check_storage(directory) for directory in asked.split(":") if directory]
         if not 1 <= len(directories) <= MOST_DIRECTORIES:
-            raise click.ClickException(f"--storage {asked}: name one to {MOST_DIRECTORIES} directories, separated by colons")
+            raise Refused(f"--storage {asked}: name one to {MOST_DIRECTORIES} directories, separated by colons")
         return ":".join(directories)
     chosen = machine.best_storage()
     if chosen is None:
-        raise click.ClickException("no writable local directory for storage found; name one with --storage")
+        raise Refused("no writable local directory for storage found; name one with --storage")
     check_room(chosen.path, chosen.free)
     return chosen.path
 
 
 def check_room(path: str, free: int) -> None:
     if free < machine.LEAST_ROOM:
-        raise click.ClickException(
+        raise Refused(
             f"storage in {path} has {free / 2**20:.1f} MiB free: too little for anything (what does not fit in memory goes "
             "there); make room, or choose another directory"
         )
@@ -110,7 +110,7 @@ def prepare_trace(directory: str) -> str:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise click.ClickException(f"--trace {directory}: {error.strerror}; choose another directory") from None
+        raise Refused(f"--trace {directory}: {error.strerror}; choose another directory") from None
     return path
 
 
@@ -123,7 +123,7 @@ def check_output(file: str | Path, option: str) -> str:
         reason = (
             "is a directory" if os.path.isdir(path) else "cannot be written" if os.path.isdir(folder) else "no such directory"
         )
-        raise click.ClickException(f"{option} {file}: {reason}; name a file that can be written")
+        raise Refused(f"{option} {file}: {reason}; name a file that can be written")
     return path
 
 
@@ -144,8 +144,8 @@ def find_program(name: str) -> str:
         status, what = 126, "is not executable"
     elif os.path.isfile(name):
         what = f"not found in PATH; did you mean ./{name}?"
-    click.echo(f"headroom: {name}: {what}", err=True)
-    sys.exit(status)
+    complain(Refused(f"{name}: {what}"))
+    sys.exit(status)  # a shell's
 
 
 def become(program: list[str], values: dict) -> None:
@@ -155,7 +155,7 @@ def become(program: list[str], values: dict) -> None:
         warn_of_too_much_memory(values["memory"])
         why_not = machine.why_not_preloaded(path)
         if why_not:
-            click.echo(f"headroom: warning: {path} runs without Headroom: {why_not}", err=True)
+            warn(f"{path} runs without Headroom: {why_not}")
     values = with_checked_files(values)
     values |= {"memory": choose_memory(values["memory"]), "storage": choose_storage(values["storage"])}
     environment = dict(os.environ) | settings.to_environment(values)
@@ -191,7 +191,7 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     try:
         found = launcher.find(path)
     except FileNotFoundError as error:
-        raise click.ClickException(str(error)) from None
+        raise Refused(str(error)) from None
     environment = dict(os.environ) | found.environment
     environment.pop("HEADROOM_JOB", None)
     # As options, not in the environment, which Open MPI does not take to other nodes. What was not chosen each node chooses.
@@ -201,7 +201,7 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
 
     def pass_on(number, _frame):
         if number in (signal.SIGTERM, signal.SIGHUP):
-            text = f"headroom: told to stop by signal {number} ({signal.strsignal(number)}); the ranks are told too\n"
+            text = f"headroom: warning: told to stop by signal {number} ({signal.strsignal(number)}); the ranks are told too\n"
             os.write(2, text.encode())
         if number == signal.SIGINT and in_foreground():
             return  # the terminal has told the launcher already; told twice, it would end the job without asking the ranks
@@ -232,6 +232,9 @@ def run(ranks: int | None, program: tuple[str, ...], **values) -> None:
     headroom run -n 4 --memory 512M ./app args             starts the launcher that belongs to the program's MPI
 
     --memory is per node, for all ranks together. Every option is also an environment variable (HEADROOM_MEMORY, ...).
+
+    The exit status is the program's, or the launcher's; 2 if Headroom refuses to start it, or ends it by an error of its own;
+    127 if there is no such program, 126 if it cannot be started.
     """
     if ranks is None:
         become(list(program), values)

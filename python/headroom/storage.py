@@ -7,6 +7,7 @@ import subprocess
 
 import click
 
+from headroom.errors import Refused
 from headroom.run import check_storage, library_path
 from headroom.top import jobs
 
@@ -22,10 +23,10 @@ def choose_job(process: int | None) -> int:
         return process
     running = list(jobs().values())
     if not running:
-        raise click.ClickException("no job of yours runs under Headroom here; run this on the node whose storage is full")
+        raise Refused("no job of yours runs under Headroom here; run this on the node whose storage is full")
     if len(running) > 1:
         processes = ", ".join(str(each) for each in running)
-        raise click.ClickException(f"{len(running)} jobs run here; name a process of the one you mean: --process {processes}")
+        raise Refused(f"{len(running)} jobs run here; name a process of the one you mean: --process {processes}")
     return running[0]
 
 
@@ -38,5 +39,5 @@ def add(directory: str, process: int | None) -> None:
     command = [str(library_path().parent / "headroom-ledger"), str(choose_job(process)), "add", path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise click.ClickException(done.stderr.strip().removeprefix("headroom-ledger: "))
+        raise Refused(done.stderr.strip().removeprefix("headroom-ledger: "))
     click.echo(f"{path} {done.stdout.strip()}")

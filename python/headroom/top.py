@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 import psutil
 
+from headroom.errors import warn
 from headroom.run import library_path
 
 MIB = 1 << 20
@@ -185,7 +186,7 @@ def watch(interval: float, once: bool, as_json: bool) -> None:
         unread: dict[int, str] = {}
         seen = {ledger: (pid, now) for ledger, pid in jobs().items() if (now := read(pid, unread)) is not None}
         for why in unread.values() if looks == 0 else ():
-            click.echo(f"headroom: a job is left out: {why}", err=True)
+            warn(f"a job is left out: {why}")
         looks += 1
         if as_json:
             for pid, now in seen.values():

@@ -22,9 +22,9 @@ void write_line(const char* kind, const char* format, va_list arguments) {
   int length = 0;
   const int rank = rank_shown.load(std::memory_order_relaxed);
   if (rank >= 0) {
-    length = snprintf(line, sizeof line, "headroom: rank %d: %s", rank, kind);
+    length = snprintf(line, sizeof line, "headroom: %s: rank %d: ", kind, rank);
   } else {
-    length = snprintf(line, sizeof line, "headroom: process %d: %s", static_cast<int>(getpid()), kind);
+    length = snprintf(line, sizeof line, "headroom: %s: process %d: ", kind, static_cast<int>(getpid()));
   }
   length += vsnprintf(line + length, sizeof line - static_cast<size_t>(length) - 1, format, arguments);
   if (length > static_cast<int>(sizeof line) - 2) {
@@ -42,7 +42,14 @@ void set_death_hook(void (*hook)()) { death_hook.store(hook, std::memory_order_r
 void log_warning(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  write_line("", format, arguments);
+  write_line("warning", format, arguments);
+  va_end(arguments);
+}
+
+void log_error(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_line("error", format, arguments);
   va_end(arguments);
 }
 
@@ -52,14 +59,14 @@ void log_debug(const char* format, ...) {
   }
   va_list arguments;
   va_start(arguments, format);
-  write_line("debug: ", format, arguments);
+  write_line("debug", format, arguments);
   va_end(arguments);
 }
 
 void die(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  write_line("error: ", format, arguments);
+  write_line("error", format, arguments);
   va_end(arguments);
   if (auto* hook = death_hook.load(std::memory_order_acquire)) {
     hook();

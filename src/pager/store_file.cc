@@ -64,16 +64,16 @@ base::Result<int> open_in(const char* directory, bool& direct) {
     }
     base::close_own(descriptor);
     if (settings.store_direct == StoreDirectChoice::kOn) {
-      base::log_warning(
-          "error: --store-direct on: the file system of %s refuses direct I/O; use another --storage, or --store-direct auto",
+      base::log_error(
+          "--store-direct on: the file system of %s refuses direct I/O; use another --storage, or --store-direct auto",
           directory);
       return Status::kUnavailable;
     }
   }
   const int descriptor = open_nameless(directory, 0);
   if (descriptor < 0) {
-    base::log_warning("error: cannot make a file in the storage directory %s: %s; choose a writable directory with --storage",
-                      directory, strerror(-descriptor));
+    base::log_error("cannot make a file in the storage directory %s: %s; choose a writable directory with --storage", directory,
+                    strerror(-descriptor));
     return Status::kStorage;
   }
   if (settings.store_direct == StoreDirectChoice::kAuto) {
@@ -100,7 +100,7 @@ base::Result<StoreFiles> open_store_files() {
     char directory[4096] = {};
     const auto length = static_cast<size_t>(end - begin);
     if (length >= sizeof directory || files.count == kMostDirectories) {
-      base::log_warning("error: --storage: a name is too long, or there are more than %d directories", kMostDirectories);
+      base::log_error("--storage: a name is too long, or there are more than %d directories", kMostDirectories);
       return Status::kStorage;
     }
     memcpy(directory, begin, length);

@@ -117,7 +117,8 @@ void warn_if_nobody_signed(int signature, const char* name) {
   }
   const char* rank = launched_rank();
   fprintf(stderr,
-          "headroom: %s%s: %s ran without Headroom: it is linked statically, built for another processor, or runs with other "
+          "headroom: warning: %s%s: %s ran without Headroom: it is linked statically, built for another processor, or runs "
+          "with other "
           "privileges\n",
           rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", name);
 }
@@ -125,7 +126,7 @@ void warn_if_nobody_signed(int signature, const char* name) {
 void explain(int number, const char* name) {
   const char* rank = launched_rank();
   char line[4096 + 512];  // a path and what is said of it; what does not fit is left out
-  int length = snprintf(line, sizeof line, "headroom: %s%s (process %d, %s) was ended by signal %d (%s): %s\n",
+  int length = snprintf(line, sizeof line, "headroom: error: %s%s (process %d, %s) was ended by signal %d (%s): %s\n",
                         rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", static_cast<int>(program), name,
                         number, strsignal(number), cause(number));
   if (length >= static_cast<int>(sizeof line)) {
@@ -187,12 +188,12 @@ int main(int count, char** words) {
     snprintf(number, sizeof number, "%d", signature);
     setenv("HEADROOM_ACTIVE", number, 1);
     execvp(words[2], words + 2);
-    fprintf(stderr, "headroom: %s: %s\n", words[2], strerror(errno));
+    fprintf(stderr, "headroom: error: %s: %s\n", words[2], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
   }
   if (program < 0) {
-    fprintf(stderr, "headroom: cannot start %s: %s (see `ulimit -u`)\n", words[2], strerror(errno));
-    return 1;
+    fprintf(stderr, "headroom: error: cannot start %s: %s (see `ulimit -u`)\n", words[2], strerror(errno));
+    return 2;
   }
   sigprocmask(SIG_SETMASK, &before, nullptr);
   int status = 0;

@@ -194,8 +194,21 @@ def test_bad_values_are_named(tmp_path):
     for ranks in ([], ["-np", "2"]):
         for option, value, words in wrong:
             done = plain_run([HEADROOM, "run", *ranks, option, value, "true"])
-            assert done.returncode not in (0, 126, 127)
+            assert done.returncode == 2
+            assert done.stderr.startswith("headroom: error: ") and done.stderr.count("\n") == 1, done.stderr
             assert option in done.stderr and words in done.stderr, done.stderr
+
+
+def test_what_all_ranks_refuse_is_said_once(mpi, tmp_path):
+    done = plain_run([*mpi.command(4), HEADROOM, "run", "--storage", "/no/such/place", "true"])
+    assert done.returncode != 0
+    assert done.stderr.count("/no/such/place: no such directory") == 1, done.stderr
+
+
+def test_what_one_rank_refuses_is_said(mpi, tmp_path):
+    wrong = ["-n", 1, HEADROOM, "run", "--storage", "/no/such/place", "true"]
+    done = plain_run([*mpi.command(1), HEADROOM, "run", "--memory", "64M", "sleep", 3, ":", *wrong])
+    assert done.stderr.count("/no/such/place: no such directory") == 1, done.stderr
 
 
 def test_more_memory_than_there_is_is_said_once(tmp_path):
@@ -258,7 +271,7 @@ def test_public_headers(compiler, flags, tmp_path):
         "  char *m = (char *)malloc(40 << 20); memset(m, 1, 40 << 20);\n"
         "  if (headroom_read_statistics(&s) != 0 || m[5] != 1) return 1;\n"
         "  int (*need)(const void *, size_t) = headroom_will_need;\n"
-        "  for (int again = 0; again < 2; ++again) if (headroom_hold(m, 4096) != 0 || headroom_release(m, 4096) != 0) return 2;\n"
+        "  for (int i = 0; i < 2; ++i) if (headroom_hold(m, 4096) != 0 || headroom_release(m, 4096) != 0) return 2;\n"
         "  if (need(m, 4096) != 0 || headroom_will_not_need(m, 1) != 0 || headroom_will_overwrite(m, 4096) != 0) return 3;\n"
         '  printf("%d %u %d\\n", s.budget_bytes == 24 << 20, s.short_of_memory, s.written_bytes >= 16 << 20);\n'
         "  return 0;\n}\n"
@@ -330,10 +343,10 @@ def test_programs_that_are_not_found(tmp_path):
     (tmp_path / "app").write_text("#!/bin/sh\n")
     (tmp_path / "plain").write_text("no program\n")
     for name, status, text in (
-        ("app", 127, "headroom: app: not found in PATH; did you mean ./app?"),
-        ("./plain", 126, "headroom: ./plain: is not executable"),
-        ("./", 126, "headroom: ./: is a directory"),
-        ("nowhere", 127, "headroom: nowhere: not found"),
+        ("app", 127, "headroom: error: app: not found in PATH; did you mean ./app?"),
+        ("./plain", 126, "headroom: error: ./plain: is not executable"),
+        ("./", 126, "headroom: error: ./: is a directory"),
+        ("nowhere", 127, "headroom: error: nowhere: not found"),
     ):
         (tmp_path / "app").chmod(0o755)
         done = subprocess.run(

@@ -32,7 +32,7 @@ def test_failing_storage(mpi, fault, words, tmp_path):
     env = environment(store_fault=fault)
     run = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", env=env, timeout=60)
     assert run.status != 0
-    assert re.search(rf"headroom: rank \d+: error: .*storage in \S+ failed: {words}.*--storage", run.errors, re.S), run.errors
+    assert re.search(rf"headroom: error: rank \d+: .*storage in \S+ failed: {words}.*--storage", run.errors, re.S), run.errors
     assert run.report["failed"] is True
     assert run.total("bytes_written") > 0
 
@@ -66,7 +66,7 @@ def test_damage_on_storage_is_found(mpi, tmp_path):
     env = environment(store_fault="read:DAMAGE:5")
     run = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", checksums="on", env=env, timeout=60)
     assert run.status != 0
-    assert re.search(r"headroom: rank \d+: error: \d+ KiB read back from .* not what was written", run.errors), run.errors
+    assert re.search(r"headroom: error: rank \d+: \d+ KiB read back from .* not what was written", run.errors), run.errors
 
 
 def test_an_error_ends_the_whole_job_even_if_the_launcher_does_not(tmp_path):
@@ -202,7 +202,7 @@ def test_room_is_freed_for_a_job_whose_storage_is_full(mpi, tmp_path):
 def test_storage_without_room_is_refused(tmp_path):
     with small_disk(tmp_path, 20) as mount:
         run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, memory="64M", storage=mount)
-    assert run.status == 1
+    assert run.status == 2
     assert re.search(rf"storage in {mount} has \d+\.\d MiB free: too little", run.errors), run.errors
 
 
@@ -268,7 +268,7 @@ def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, how, tmp_path):
         for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
             left.unlink()
         # Its own supervisor says it, if a survivor has not been faster, whose end makes the launcher kill everybody.
-        ended = r"rank \d: error: (memory of )?rank \d " + ("" if unheard else r"|was ended by signal 9")
+        ended = r"error: rank \d: (memory of )?rank \d " + ("" if unheard else r"|was ended by signal 9")
         assert re.search(ended, run.errors), f"{moment}\n{run.errors}"
 
 
@@ -287,7 +287,7 @@ def test_a_rank_is_killed_that_others_share_windows_with(mpi, when, memory, tmp_
         for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
             left.unlink()
         # Its own supervisor says it, if a survivor has not been faster, whose end makes the launcher kill everybody.
-        ended = r"rank \d: error: (memory of )?rank \d " + ("" if unheard else r"|was ended by signal 9")
+        ended = r"error: rank \d: (memory of )?rank \d " + ("" if unheard else r"|was ended by signal 9")
         assert re.search(ended, run.errors), f"{moment}\n{run.errors}"
 
 

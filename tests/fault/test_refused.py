@@ -16,13 +16,13 @@ def test_unwritable_storage(tmp_path):
     program = compile_program(None, "exit_status.c")
     for path in ("/no/such/place", "/proc"):
         run = headroom_run([program], tmp_path, memory="64M", storage=path)
-        assert run.status == 1
-        assert f"--storage {path}" in run.errors
+        assert run.status == 2
+        assert f"headroom: error: --storage {path}" in run.errors
 
 
 def test_storage_in_memory_is_refused(tmp_path):
     run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, memory="64M", storage="/dev/shm")
-    assert run.status == 1
+    assert run.status == 2
     assert "is in memory" in run.errors
 
 

@@ -32,7 +32,7 @@ def test_stopping_the_launcher(mpi, launcher, number):
         errors = child.communicate(timeout=30)[1]
         assert child.returncode != 0
     if number == signal.SIGTERM and launcher == "headroom run -n":
-        assert "headroom: told to stop by signal 15 (Terminated); the ranks are told too" in errors
+        assert "headroom: warning: told to stop by signal 15 (Terminated); the ranks are told too" in errors
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and running(program.name):
         time.sleep(0.1)

@@ -39,6 +39,7 @@ from headroom.bench.programs import (
     output_of,
     write_figures,
 )
+from headroom.errors import Refused
 from headroom.run import check_output
 
 PHASES = Path(__file__).parent / "paging.c"
@@ -352,14 +353,14 @@ def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_fil
     --storage, sets memory limits, and switches zswap on and off for the whole machine meanwhile; all is undone at the end.
     """
     if plot_file and importlib.util.find_spec("matplotlib") is None:
-        raise click.ClickException("--plot needs matplotlib: pip install 'headroom[report]'")
+        raise Refused("--plot needs matplotlib: pip install 'headroom[report]'")
     for file, option in ((json_file, "--json"), (plot_file, "--plot")):
         if file:
             check_output(file, option)
     chosen = groups or [name for name in GROUPS if not name.startswith("quick")]
     needed = max(GROUPS[name].needed_bytes(os.geteuid() == 0) for name in chosen)
     if shutil.disk_usage(storage).free < needed:
-        raise click.ClickException(f"{storage} has less than {needed / GIB:.1f} GiB free; choose another --storage")
+        raise Refused(f"{storage} has less than {needed / GIB:.1f} GiB free; choose another --storage")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, ended_in_order(), contextlib.ExitStack() as stack:
         programs = tuple(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from headroom.errors import Refused
 from headroom.run import library_path
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
@@ -30,7 +31,7 @@ CROWDED = {
 def default_prefix() -> Path:
     compiler = shutil.which("mpicc")
     if compiler is None:
-        raise click.ClickException("no mpicc in PATH; name an MPI with --mpi FOLDER (it has bin/mpicc and bin/mpiexec)")
+        raise Refused("no mpicc in PATH; name an MPI with --mpi FOLDER (it has bin/mpicc and bin/mpiexec)")
     return Path(compiler).parent.parent
 
 
@@ -38,7 +39,7 @@ def compile_program(prefix: Path, source: Path, folder: Path) -> Path:
     """Compiles `source` with that MPI into `folder`, under a name of its own."""
     compiler, program = prefix / "bin/mpicc", folder / f"{source.stem}-{len(list(folder.iterdir()))}"
     if not compiler.exists():
-        raise click.ClickException(f"{compiler} is not there: --mpi names a folder with bin/mpicc and bin/mpiexec")
+        raise Refused(f"{compiler} is not there: --mpi names a folder with bin/mpicc and bin/mpiexec")
     # Headroom's headers, where it is installed or in the source tree.
     headers = [f"-I{place}" for place in (library_path().parents[1] / "include", source.parents[3] / "include")]
     command = [compiler, "-O2", "-pthread", *headers, "-o", program, source]

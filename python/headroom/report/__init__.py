@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from headroom.errors import Refused, warn
 from headroom.report.advice import advise, shares
 from headroom.report.messages import figures, has_messages
 from headroom.report.progress import progress_of
@@ -31,13 +32,13 @@ def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -
     path = output or directory / "report.html"
     if not as_json:
         if find_spec("matplotlib") is None:
-            raise click.ClickException("the drawings need matplotlib: pip install 'headroom[report]', or --json for words only")
+            raise Refused("the drawings need matplotlib: pip install 'headroom[report]', or --json for words only")
         check_output(path, "--output")
     try:
         with progress_of("reading the trace", sum(path.stat().st_size for path in trace_files(directory))) as done:
-            nodes = read_run(directory, warn=lambda text: click.echo(f"headroom: {text}", err=True), done=done)
+            nodes = read_run(directory, warn=warn, done=done)
     except (FileNotFoundError, ValueError) as error:
-        raise click.ClickException(str(error)) from None
+        raise Refused(str(error)) from None
     limits: dict[str, dict] = {}
     for node in nodes:
         if measure and node.name == socket.gethostname() and node.figures.get("storage"):
