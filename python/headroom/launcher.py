@@ -39,6 +39,16 @@ def is_first_of_node(environment: Mapping[str, str]) -> bool:
     return next((environment[name] for name in names if name in environment), "0") == "0"
 
 
+def started_ranks(environment: Mapping[str, str]) -> int:
+    """How many processes the launcher that started us started with us; 1 if none did. A batch script is no rank, though Slurm
+    and Flux tell it how many tasks its job may have."""
+    names = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PALS_SIZE"]
+    names += ["SLURM_STEP_NUM_TASKS"] if machine.in_slurm_step() else []
+    names += ["FLUX_JOB_SIZE"] if "FLUX_TASK_RANK" in environment else []
+    found = next((environment[name] for name in names if name in environment), "1")
+    return int(found) if found.isdigit() else 1
+
+
 def kind_of(mpiexec: str) -> str:
     """ "openmpi" or "mpich", by what this mpiexec says of itself."""
     output = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)

@@ -133,7 +133,7 @@ LAUNCHERS = re.compile(
 )
 
 
-def _in_slurm_step() -> bool:
+def in_slurm_step() -> bool:
     """Whether srun started us: what a batch script starts are jobs of their own, although one daemon started them all."""
     step = os.environ.get("SLURM_STEP_ID", "")
     return step.isdigit() and int(step) < FIRST_SPECIAL_STEP
@@ -153,13 +153,13 @@ def job_name() -> str:
             name = ancestor.name()
             if LAUNCHERS.match(name):
                 top = ancestor
-            elif name == "slurmstepd" and step is None and _in_slurm_step():
+            elif name == "slurmstepd" and step is None and in_slurm_step():
                 step = ancestor
         except psutil.Error:
             break
     if top is None and step is None:
         for names in STEP_NAMES:
-            if all(os.environ.get(name) for name in names) and ("SLURM_STEP_ID" not in names or _in_slurm_step()):
+            if all(os.environ.get(name) for name in names) and ("SLURM_STEP_ID" not in names or in_slurm_step()):
                 return ".".join([names[0].lower(), *(re.sub(r"\W", "_", os.environ[name]) for name in names)])
     chosen = top or step or process
     return f"{chosen.pid}.{int(chosen.create_time() * 100) % 10**9}"

@@ -181,8 +181,18 @@ def in_foreground() -> bool:
         return False
 
 
+def refuse_under_a_launcher(ranks: int) -> None:
+    started = launcher.started_ranks(os.environ)
+    if started > 1:
+        raise Refused(
+            f"-n {ranks} under a launcher, which has started {started} processes: each of them would start {ranks} ranks of its "
+            f"own; leave out -n (mpiexec -n {started} headroom run PROGRAM), or the launcher (headroom run -n {ranks} PROGRAM)"
+        )
+
+
 def launch(ranks: int, program: list[str], values: dict) -> int:
     """Starts the launcher, passes signals on, returns its exit status."""
+    refuse_under_a_launcher(ranks)
     path = find_program(program[0])
     library_path()  # say at once, and once, what is wrong
     choose_memory(values["memory"])

@@ -1,5 +1,6 @@
 """What cannot be had is refused with cause and remedy before anything runs; how a program ended is handed on."""
 
+import os
 import re
 import subprocess
 
@@ -7,6 +8,7 @@ import pytest
 
 from conditions import need
 from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_run, plain_run
+from headroom import launcher, machine
 from variants import every_second
 
 MIB = 1 << 20
@@ -80,6 +82,22 @@ def test_wrong_launcher_is_explained(tmp_path):
     run = headroom_run([program, 2, long_enough], tmp_path, before=WHEELS[0].command(3), memory="64M")
     assert run.errors.count('this one is "rank 0 of 1"') == 1, run.errors
     assert "headroom run -n 3" in run.errors
+
+
+def test_a_launcher_under_a_launcher_is_refused(mpi):
+    done = plain_run([*mpi.command(3), HEADROOM, "run", "-n", 2, "--memory", "64M", "sh", "-c", "echo started"])
+    assert done.returncode == 2 and "started" not in done.stdout
+    assert done.stderr.count("headroom: error: -n 2 under a launcher, which has started 3 processes") == 1, done.stderr
+    assert "mpiexec -n 3 headroom run" in done.stderr
+
+
+def test_a_launcher_in_a_batch_script_is_not_refused(monkeypatch):
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    monkeypatch.setenv("SLURM_STEP_ID", str(machine.FIRST_SPECIAL_STEP + 11))
+    assert launcher.started_ranks(os.environ) == 1
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    assert launcher.started_ranks(os.environ) == 4
 
 
 @every_second("mpi")
