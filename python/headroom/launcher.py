@@ -1,7 +1,8 @@
 """Which launcher starts a program: the one that belongs to the program's MPI.
 
 A program linked with libmpi names it, and that library's installation has its mpiexec beside it. A Python, or a script of
-Python's, says through mpi4py which library it would load. Only if neither helps is the mpiexec in PATH taken.
+Python's, says through mpi4py which library it would load. If neither helps, --mpi says of which kind the mpiexec in PATH is to
+be; without it the first one is taken, which is a guess.
 """
 
 import os
@@ -14,11 +15,18 @@ from typing import NamedTuple
 
 from headroom import machine
 
+NAMES = {"mpich": "MPICH", "openmpi": "Open MPI"}
+
 
 class Launcher(NamedTuple):
     command: list[str]
-    kind: str  # "mpich" or "openmpi"
+    kind: str  # one of NAMES
     environment: dict[str, str]
+    is_guessed: bool = False  # nothing said which MPI is meant
+
+
+class NotFound(Exception):
+    """No launcher for this program; the text says why."""
 
 
 # As in src/base/launchers.h, in the same order.
@@ -55,17 +63,37 @@ def kind_of(mpiexec: str) -> str:
     return "openmpi" if re.search(r"Open MPI|OpenRTE|PRRTE", output.stdout + output.stderr) else "mpich"
 
 
+def _abi_of(library: str) -> str:
+    """As --mpi has it."""
+    name = os.path.basename(library)
+    return "openmpi" if "libmpi.so.40" in name else "standard" if "libmpi_abi" in name else "mpich"
+
+
+def _names(kind: str) -> list[str]:
+    return [f"mpiexec.{kind}", *(["mpiexec.hydra"] if kind == "mpich" else []), "mpiexec"]
+
+
 def _beside(library: str) -> str | None:
     """mpiexec of the installation that `library` belongs to: PREFIX/lib[/ARCH]/libmpi.so.N has PREFIX/bin/mpiexec."""
     real = Path(os.path.realpath(library))
-    kind = "openmpi" if "libmpi.so.40" in library else "mpich"
+    kind = "openmpi" if _abi_of(library) == "openmpi" else "mpich"
     for folder in [Path(library).parent, real.parent]:
         for prefix in list(folder.parents)[:4]:
-            for name in (f"mpiexec.{'openmpi' if kind == 'openmpi' else 'mpich'}", "mpiexec.hydra", "mpiexec"):
+            for name in _names(kind):
                 # The folder's real path: on systems where /lib is a link, "/bin/mpiexec" would tell Open MPI a wrong prefix.
                 candidate = Path(os.path.realpath(prefix / "bin")) / name
                 if candidate.exists() and kind_of(str(candidate)) == kind:
                     return str(candidate)
+    return None
+
+
+def _in_path(kind: str) -> str | None:
+    """The first mpiexec of this kind in PATH, which may have others before it."""
+    for name in _names(kind):
+        for folder in os.get_exec_path():
+            candidate = shutil.which(name, path=folder)
+            if candidate and kind_of(candidate) == kind:
+                return candidate
     return None
 
 
@@ -81,16 +109,34 @@ def _python_mpi(program: str) -> str | None:
     return output.stdout.strip() or None
 
 
-def find(program: str) -> Launcher:
-    """The launcher for `program`, with what it needs in its environment."""
-    library = machine.mpi_library_of(program) or _python_mpi(machine.script_interpreter(program) or program)
-    mpiexec = _beside(library) if library else None
-    mpiexec = mpiexec or shutil.which("mpiexec")
-    if mpiexec is None:
-        raise FileNotFoundError(
-            f"no mpiexec found for {program}: neither beside its MPI library ({library or 'it names none'}) nor in "
-            "PATH; start it with your launcher: mpiexec -n N headroom run PROGRAM"
+def _mpiexec_for(program: str, library: str | None, wanted: str) -> tuple[str, bool]:
+    """The mpiexec, and whether it is a guess."""
+    if library and wanted not in ("auto", _abi_of(library)):
+        raise NotFound(
+            f"--mpi {wanted}: {program} uses {library}, which is {_abi_of(library)}; leave --mpi out, or start a program that "
+            f"was built with {wanted}"
         )
+    if library and (beside := _beside(library)):
+        return beside, False
+    if wanted in NAMES:
+        if mpiexec := _in_path(wanted):
+            return mpiexec, False
+        raise NotFound(
+            f"--mpi {wanted}: no mpiexec of {NAMES[wanted]} in PATH; put it there, or start the program with it: mpiexec -n N "
+            "headroom run PROGRAM"
+        )
+    if mpiexec := shutil.which("mpiexec"):
+        return mpiexec, library is None
+    raise NotFound(
+        f"no mpiexec found for {program}: neither beside its MPI library ({library or 'it names none'}) nor in PATH; start it "
+        "with your launcher: mpiexec -n N headroom run PROGRAM"
+    )
+
+
+def find(program: str, wanted: str = "auto") -> Launcher:
+    """The launcher for `program`, with what it needs in its environment. `wanted`: as --mpi has it."""
+    library = machine.mpi_library_of(program) or _python_mpi(machine.script_interpreter(program) or program)
+    mpiexec, is_guessed = _mpiexec_for(program, library, wanted)
     kind = kind_of(mpiexec)
     environment = {}
     command = [mpiexec]
@@ -100,4 +146,4 @@ def find(program: str) -> Launcher:
             environment = {
                 f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1" for prefix in ("OMPI", "PRTE") for suffix in ("", "_CONFIRM")
             }
-    return Launcher(command, kind, environment)
+    return Launcher(command, kind, environment, is_guessed)

@@ -185,8 +185,9 @@ def refuse_under_a_launcher(ranks: int) -> None:
     started = launcher.started_ranks(os.environ)
     if started > 1:
         raise Refused(
-            f"-n {ranks} under a launcher, which has started {started} processes: each of them would start {ranks} ranks of its "
-            f"own; leave out -n (mpiexec -n {started} headroom run PROGRAM), or the launcher (headroom run -n {ranks} PROGRAM)"
+            f"-n {ranks} under a launcher, which has started {started} processes: each of them would start {ranks} ranks of "
+            f"its own; leave out -n (mpiexec -n {started} headroom run PROGRAM), or the launcher (headroom run -n {ranks} "
+            "PROGRAM)"
         )
 
 
@@ -199,9 +200,14 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     storage = choose_storage(values["storage"])
     values = with_checked_files(values) | ({"storage": storage} if values["storage"] else {})
     try:
-        found = launcher.find(path)
-    except FileNotFoundError as error:
+        found = launcher.find(path, values["mpi"] or "auto")
+    except launcher.NotFound as error:
         raise Refused(str(error)) from None
+    if found.is_guessed:
+        warn(
+            f"{program[0]} names no MPI library; started with {found.command[0]} ({launcher.NAMES[found.kind]}), the one in "
+            "PATH; --mpi or PATH choose another"
+        )
     environment = dict(os.environ) | found.environment
     environment.pop("HEADROOM_JOB", None)
     # As options, not in the environment, which Open MPI does not take to other nodes. What was not chosen each node chooses.

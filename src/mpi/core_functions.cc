@@ -3,11 +3,13 @@
 
 #include <dirent.h>
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <initializer_list>
 #include <new>
 
@@ -63,6 +65,63 @@ void restrict_transports(bool without_attach, bool without_pins) {
   }
 }
 
+/// What the launcher says under one of these names of the environment.
+int launched_number(std::initializer_list<const char*> names, int otherwise) {
+  for (const char* name : names) {
+    if (const char* value = getenv(name)) {
+      return atoi(value);
+    }
+  }
+  return otherwise;
+}
+
+/// How many ranks an mpiexec has started. (A resource manager's number of tasks may be about a batch script, or about programs
+/// that are meant to be alone.)
+int launched_ranks() { return launched_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1); }
+
+/// Ends the process because its launcher is another MPI's. One process of a node says so, and stays for the others to see that
+/// it has; they give it time to, since the launcher may end all when one of them ends. Nothing has run: there is no report.
+[[noreturn]] __attribute__((format(printf, 1, 2))) void die_by_launcher(const char* format, ...) {
+  constexpr timespec kTimeForTheOthers = {1, 0};
+  const bool is_running = pager::is_running();
+  if (!is_running || pager::session().ledger->told_of_launcher.exchange(1, std::memory_order_relaxed) == 0) {
+    char text[768];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    base::log_error("%s", text);
+  }
+  if (is_running) {
+    node::announce_failure(pager::session());
+  }
+  (void)base::system_call(SYS_nanosleep, &kTimeForTheOthers, nullptr);
+  for (;;) {
+    (void)base::system_call(SYS_exit_group, 2);
+  }
+}
+
+bool is_loaded(const char* part_of_name) {
+  return dl_iterate_phdr(
+             [](dl_phdr_info* object, size_t, void* part) {
+               return object->dlpi_name != nullptr && strstr(object->dlpi_name, static_cast<const char*>(part)) != nullptr ? 1
+                                                                                                                           : 0;
+             },
+             const_cast<char*>(part_of_name)) != 0;
+}
+
+/// Open MPI's launcher speaks PMIx; an MPICH that does not would end in MPI_Init, and say that it does not know this version of
+/// PMI. (The other way round MPI_Init succeeds: after_init() finds N times rank 0 of 1.)
+void refuse_launcher_of_open_mpi(const char* abi) {
+  const bool is_open_mpis = getenv("OMPI_COMM_WORLD_SIZE") != nullptr && getenv("PMI_RANK") == nullptr;
+  if (is_open_mpis && launched_ranks() > 1 && strcmp(abi, "openmpi") != 0 && !is_loaded("/libpmix.so")) {
+    die_by_launcher(
+        "Open MPI's launcher started this program as one of %d ranks, but it uses another MPI (%s); start it with that MPI's "
+        "own mpiexec, or without one: `headroom run -n %d --mpi %s ...`",
+        launched_ranks(), abi, launched_ranks(), abi);
+  }
+}
+
 bool exists(const char* path) { return access(path, F_OK) == 0; }
 
 /// Whether the node has what lets a library keep pages of the program: network cards with RDMA, XPMEM, KNEM.
@@ -77,8 +136,10 @@ bool has_pinning_transports() {
   return card || exists("/dev/xpmem") || exists("/dev/knem");
 }
 
-void before_init() {
-  if (pager::start() != base::Status::kOk) {
+void before_init(const char* abi) {
+  const bool is_running = pager::start() == base::Status::kOk;
+  refuse_launcher_of_open_mpi(abi);
+  if (!is_running) {
     return;
   }
   const bool pins = has_pinning_transports();
@@ -88,20 +149,6 @@ void before_init() {
         "(UCX_TLS, OMPI_MCA_smsc, OMPI_MCA_btl and OMPI_MCA_mtl are set where you have not)");
   }
   restrict_transports(!pager::engine_serves_kernel(), pins);
-}
-
-/// What the launcher says under one of these names of the environment.
-int launched_number(std::initializer_list<const char*> names, int otherwise) {
-  for (const char* name : names) {
-    if (const char* value = getenv(name)) {
-      return atoi(value);
-    }
-  }
-  return otherwise;
-}
-
-int launched_ranks() {
-  return launched_number({"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_NTASKS", "PALS_SIZE"}, 1);
 }
 
 /// The library is about to be used by Headroom itself, collectively: a rank that is not under Headroom would take that for
@@ -121,12 +168,20 @@ void check_that_all_are_here() {
   }
 }
 
-void explain_singletons(const char* abi) {
-  if (pager::session().ledger->singletons.fetch_add(1, std::memory_order_relaxed) == 0) {
+void refuse_singletons(const char* abi) {
+  die_by_launcher(
+      "the launcher started %d processes, but this one is \"rank 0 of 1\", alone: the program was built for another MPI (%s) "
+      "than the launcher's; start it with that MPI's own mpiexec, or without one: `headroom run -n %d --mpi %s ...`",
+      launched_ranks(), abi, launched_ranks(), abi);
+}
+
+/// Under a resource manager, where programs may be meant to be alone.
+void warn_of_singletons(const char* abi) {
+  if (pager::session().ledger->told_of_launcher.exchange(1, std::memory_order_relaxed) == 0) {
     base::log_warning(
-        "the launcher started %d processes, but this one is \"rank 0 of 1\": the program was built for another "
-        "MPI (%s) than the launcher's; start it with that MPI's own mpiexec, or use `headroom run -n %d ...`",
-        launched_ranks(), abi, launched_ranks());
+        "the launcher calls this process rank %s, but it is \"rank 0 of 1\": if it was not meant to be alone, its MPI (%s) "
+        "does not speak the launcher's protocol; start it with that MPI's own mpiexec",
+        base::launched_rank(), abi);
   }
 }
 
@@ -161,7 +216,9 @@ void after_init(int rank, int size, const char* abi, bool spins) {
   pager::session().self->rank.store(rank, std::memory_order_relaxed);
   pager::session().self->in_mpi.store(static_cast<uint32_t>(node::MpiState::kInside), std::memory_order_relaxed);
   if (size == 1 && launched_ranks() > 1) {
-    explain_singletons(abi);
+    refuse_singletons(abi);
+  } else if (size == 1 && base::launched_rank() != nullptr && atoi(base::launched_rank()) > 0) {
+    warn_of_singletons(abi);
   }
   if (size > 1) {
     check_that_all_are_here();

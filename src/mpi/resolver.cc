@@ -101,8 +101,8 @@ void check_forced(Abi abi, const char* path) {
   const base::MpiChoice wanted = base::settings().mpi;
   if (wanted != base::MpiChoice::kAuto && static_cast<int>(wanted) - 1 != static_cast<int>(abi)) {
     char name[32];
-    base::die("--mpi %s: the program uses %s, whose binary interface is %s",
-              base::choice_name("mpi", static_cast<int>(wanted), name, sizeof name), path, abi_name(abi));
+    base::die("--mpi %s: the program uses %s, which is %s; leave --mpi out, or start a program that was built with %s",
+              base::choice_name("mpi", static_cast<int>(wanted), name, sizeof name), path, abi_name(abi), name);
   }
 }
 

@@ -55,7 +55,7 @@ struct CoreFunctions {
   void (*begin_call_of_waits)();
   void (*end_call_of_waits)();
   void (*polled)(bool found, sched::LookAgain again);
-  void (*before_init)();
+  void (*before_init)(const char* abi);
   void (*after_init)(int rank, int size, const char* abi, bool spins);
   void (*after_session_init)(const char* abi, bool spins);
   void (*after_finalize)();

@@ -212,7 +212,7 @@ struct Ledger {
   std::atomic<uint64_t> lost_at_ns;          // when a member ended without leaving; 0 = none did
   std::atomic<uint32_t> ended;               // 1: the process of a member has, in whatever way (lost_claims.h)
   std::atomic<uint32_t> reporter;            // 1: a member that fails or aborts the job writes the report; 2: it has written it
-  std::atomic<uint32_t> singletons;          // processes that are "rank 0 of 1" although a launcher started several
+  std::atomic<uint32_t> told_of_launcher;    // whether somebody has said that the launcher is another MPI's
   std::atomic<uint32_t> told_of_transports;  // what is said once a node
   std::atomic<uint32_t> told_of_other_memory;
   std::atomic<uint32_t> told_of_full_storage;

@@ -206,7 +206,9 @@ int main(int count, char** words) {
     return WEXITSTATUS(status);
   }
   const int number = WTERMSIG(status);
-  warn_if_nobody_signed(signature, words[2]);
+  if (number != SIGTERM && number != SIGKILL && number != SIGINT && number != SIGHUP) {  // which may come before it could sign
+    warn_if_nobody_signed(signature, words[2]);
+  }
   if (is_worth_saying(number)) {
     explain(number, words[2]);
   }

@@ -248,6 +248,23 @@ def test_starts_the_launcher_of_the_program(mpi, tmp_path):
     assert {rank["mpi"] for rank in figures["ranks"]} == {mpi.name}
 
 
+def test_mpi_chooses_the_launcher_of_a_script(mpi, tmp_path):
+    """Which names no MPI library; whatever comes first in PATH."""
+    program, script = compile_program(mpi, "calls.c"), tmp_path / "script.sh"
+    script.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+    script.chmod(0o755)
+    for first, second in (WHEELS, WHEELS[::-1]):
+        folders = [str(Path(each.mpiexec).parent) for each in (first, second)]
+        env = environment() | {"PATH": ":".join([*folders, os.environ["PATH"]])}
+        chosen = [HEADROOM, "run", "-n", 2, "--memory", "256M", "--mpi", mpi.name, script, 1]
+        done = plain_run(chosen, env=env)
+        assert done.returncode == 0 and done.stdout.count("digest") == 2, done.stderr
+        assert "names no MPI library" not in done.stderr
+        guessed = plain_run([HEADROOM, "run", "-n", 1, "--memory", "256M", script, 1], env=env)
+        assert f"script.sh names no MPI library; started with {folders[0]}/mpiexec" in guessed.stderr
+        assert "--mpi or PATH choose another" in guessed.stderr
+
+
 @pytest.mark.parametrize(
     ("compiler", "flags"),
     [

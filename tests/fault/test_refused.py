@@ -72,16 +72,32 @@ def test_forced_abi_that_is_another(tmp_path):
     mpi = WHEELS[0]
     run = headroom_run([compile_program(mpi, "calls.c"), 1], tmp_path, before=mpi.command(1), memory="64M", mpi="openmpi")
     assert run.status == 2
-    assert re.search(r"--mpi openmpi: the program uses \S*libmpi.so.12", run.errors), run.errors
+    assert re.search(
+        r"--mpi openmpi: the program uses \S*libmpi.so.12, which is mpich; leave --mpi out", run.errors
+    ), run.errors
+    done = plain_run([HEADROOM, "run", "-n", 1, "--memory", "64M", "--mpi", "openmpi", compile_program(mpi, "calls.c"), 1])
+    assert done.returncode == 2 and "which is mpich; leave --mpi out" in done.stderr
 
 
 def test_wrong_launcher_is_explained(tmp_path):
-    """N times rank 0 of 1: the launcher of another MPI."""
+    """N times rank 0 of 1: the launcher of another MPI. The other way round MPICH's own words would be that it is an "unsupported
+    PMI version"."""
     program = compile_program(WHEELS[1], "out_of_core.c")
-    long_enough = 1000  # for all of them to be there at one time: who comes when the others are gone says it again
-    run = headroom_run([program, 2, long_enough], tmp_path, before=WHEELS[0].command(3), memory="64M")
+    run = headroom_run([program, 2, 1], tmp_path, before=WHEELS[0].command(3), memory="64M")
+    assert run.status == 2 and "wrong 0" not in run.output
     assert run.errors.count('this one is "rank 0 of 1"') == 1, run.errors
-    assert "headroom run -n 3" in run.errors
+    assert "headroom run -n 3 --mpi openmpi" in run.errors
+    program = compile_program(WHEELS[0], "out_of_core.c")
+    run = headroom_run([program, 2, 1], tmp_path, before=WHEELS[1].command(3), memory="64M")
+    assert run.status == 2 and "PMI" not in run.errors
+    assert run.errors.count("Open MPI's launcher started this program as one of 3 ranks, but it uses another MPI (mpich)") == 1
+    assert "headroom run -n 3 --mpi mpich" in run.errors and "everything fitted" not in run.errors
+
+
+def test_a_program_that_is_started_alone_may_be_any_mpis():
+    for mpi in WHEELS:
+        done = plain_run([HEADROOM, "run", "--memory", "64M", compile_program(mpi, "out_of_core.c"), 2, 1], timeout=60)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_launcher_under_a_launcher_is_refused(mpi):

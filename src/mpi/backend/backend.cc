@@ -349,7 +349,7 @@ int wrap_Init(int* argc, char*** argv) {
     return real.Init[kProfiled](argc, argv);
   }
   const InsideLibrary inside;
-  core->before_init();
+  core->before_init(HEADROOM_ABI_NAME);
   const int error = real.Init[kProfiled](argc, argv);
   if (error == MPI_SUCCESS) {
     agree_at_init();
@@ -363,7 +363,7 @@ int wrap_Init_thread(int* argc, char*** argv, int required, int* provided) {
     return real.Init_thread[kProfiled](argc, argv, required, provided);
   }
   const InsideLibrary inside;
-  core->before_init();
+  core->before_init(HEADROOM_ABI_NAME);
   const int error = real.Init_thread[kProfiled](argc, argv, required, provided);
   if (error == MPI_SUCCESS) {
     agree_at_init();
@@ -377,7 +377,7 @@ int wrap_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* ses
     return real.Session_init[kProfiled](info, errhandler, session);
   }
   const InsideLibrary inside;
-  core->before_init();
+  core->before_init(HEADROOM_ABI_NAME);
   const int error = real.Session_init[kProfiled](info, errhandler, session);
   if (error == MPI_SUCCESS) {
     core->after_session_init(HEADROOM_ABI_NAME, library_spins());
