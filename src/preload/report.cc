@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdarg>
 
 #include "base/log.h"
@@ -51,6 +52,9 @@ uint64_t total(const node::Ledger& ledger, Counter which) {
 }
 
 double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+/// Whether the first process that ended by an error of Headroom's, or by MPI_Abort, is writing this.
+bool has_failed(const node::Ledger& ledger) { return ledger.reporter.load(std::memory_order_relaxed) != 0; }
 
 const char* state_name(const Member& member) {
   switch (node::state_of(member)) {
@@ -243,7 +247,7 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
   out.print("  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.slots(),
             ledger.most_held_slots.load(std::memory_order_relaxed), ledger.cores(),
             ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false");
-  out.print("  \"failed\": %s,\n", ledger.reporter.load(std::memory_order_relaxed) != 0 ? "true" : "false");
+  out.print("  \"failed\": %s,\n", has_failed(ledger) ? "true" : "false");
   out.print("  \"elapsed_s\": %.3f,\n  \"modes\": [", static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9);
   const uint32_t changes = ledger.mode_changes.load(std::memory_order_acquire);
   for (uint32_t index = 0; index < changes; ++index) {
@@ -298,40 +302,88 @@ void write_json_file(const node::Ledger& ledger, const char* host, const char* n
   }
 }
 
-void write_summary(const node::Ledger& ledger, const char* host) {
-  char text[2048];
-  char engine[32] = "none";
+struct Size {
+  double number;
+  const char* unit;
+};
+
+/// In MiB; from 10 GiB on in GiB.
+Size in_units(uint64_t bytes) {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  return bytes < 10 * kGib ? Size{mebibytes(bytes), "MiB"} : Size{static_cast<double>(bytes) / kGib, "GiB"};
+}
+
+/// The lines of a summary. All of it fits: the host's name has at most 255 characters, of the directories 1000 are shown.
+class Summary {
+ public:
+  __attribute__((format(printf, 2, 3))) void add(const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int more = vsnprintf(text_ + length_, sizeof text_ - length_, format, arguments);
+    va_end(arguments);
+    length_ = std::min(length_ + static_cast<size_t>(std::max(more, 0)), sizeof text_ - 1);
+  }
+  void write() const { (void)base::system_call(SYS_write, STDERR_FILENO, text_, length_); }
+
+ private:
+  char text_[2048];
+  size_t length_ = 0;
+};
+
+void add_head(Summary& out, const node::Ledger& ledger, const char* host) {
   int members = 0;
+  int died = 0;
+  for (const Member& member : ledger.members) {
+    members += took_part(member) ? 1 : 0;
+    died += member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kDied) ? 1 : 0;
+  }
+  out.add("headroom: %s: %d process%s, %.1f s", host, members, members == 1 ? "" : "es",
+          static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9);
+  if (has_failed(ledger)) {
+    out.add(", ended by an error or MPI_Abort; figures up to then");
+  } else if (died > 0) {
+    out.add(", of which %d died", died);
+  }
+  out.add("\n");
+}
+
+/// `needed`: what all processes had at their most, each at its own time, added up; as the page of `headroom report` has it.
+void add_memory(Summary& out, const node::Ledger& ledger) {
+  const Size needed = in_units(total(ledger, Counter::kAllocatedBytesPeak) + total(ledger, Counter::kStaticBytes) +
+                               total(ledger, Counter::kOtherBytesPeak));
+  const Size peak = in_units(static_cast<uint64_t>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed)));
+  const Size budget = in_units(static_cast<uint64_t>(ledger.budget));
+  out.add("headroom:   memory    %.1f %s needed, peak %.1f %s, budget %.1f %s\n", needed.number, needed.unit, peak.number,
+          peak.unit, budget.number, budget.unit);
+}
+
+void add_storage(Summary& out, const node::Ledger& ledger) {
+  if (ledger.short_memory.load(std::memory_order_relaxed) == 0) {
+    if (!has_failed(ledger)) {
+      out.add("headroom:   storage   not used: everything fitted\n");
+    }
+    return;
+  }
+  char engine[32] = "none";
   for (const Member& member : ledger.members) {
     if (took_part(member)) {
-      ++members;
       base::choice_name("engine", static_cast<int>(member.engine.load(std::memory_order_relaxed)), engine, sizeof engine);
     }
   }
-  int length =
-      snprintf(text, sizeof text,
-               "headroom: %s: %d processes, %.1f s\n"
-               "headroom:   memory    peak %.1f MiB of %.1f MiB budget, %.1f MiB allocated, each process at its most\n",
-               host, members, static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9,
-               mebibytes(static_cast<uint64_t>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed))),
-               mebibytes(static_cast<uint64_t>(ledger.budget)), mebibytes(total(ledger, Counter::kAllocatedBytesPeak)));
-  // All of it fits: the host's name has at most 255 characters, of the directories 1000 are shown.
-  const auto room = [&] { return sizeof text - static_cast<size_t>(length); };
-  if (ledger.short_memory.load(std::memory_order_relaxed) != 0) {
-    length += snprintf(text + length, room(),
-                       "headroom:   storage   %.1f MiB read, %.1f MiB written, %.1000s\n"
-                       "headroom:   faults    %llu (%s), %.1f s of waiting for storage or room, all processes together\n",
-                       mebibytes(total(ledger, Counter::kBytesRead)), mebibytes(total(ledger, Counter::kBytesWritten)),
-                       base::settings().storage, static_cast<unsigned long long>(total(ledger, Counter::kFaults)), engine,
-                       static_cast<double>(total(ledger, Counter::kStorageWaitNs)) / 1e9);
-    if (const uint64_t stood = total(ledger, Counter::kStorageFullNs); stood > 0) {
-      length +=
-          snprintf(text + length, room(), "headroom:   full      storage was full: %.1f s of standing still, all processes\n",
-                   static_cast<double>(stood) / 1e9);
-    }
-  } else {
-    length += snprintf(text + length, room(), "headroom:   storage   not used: everything fitted\n");
+  const Size read = in_units(total(ledger, Counter::kBytesRead));
+  const Size written = in_units(total(ledger, Counter::kBytesWritten));
+  out.add("headroom:   storage   %.1f %s read, %.1f %s written, %.1000s\n", read.number, read.unit, written.number,
+          written.unit, base::settings().storage);
+  out.add("headroom:   faults    %llu (%s), %.1f s of waiting for storage or room, all processes together\n",
+          static_cast<unsigned long long>(total(ledger, Counter::kFaults)), engine,
+          static_cast<double>(total(ledger, Counter::kStorageWaitNs)) / 1e9);
+  if (const uint64_t stood = total(ledger, Counter::kStorageFullNs); stood > 0) {
+    out.add("headroom:   full      storage was full: %.1f s of standing still, all processes\n",
+            static_cast<double>(stood) / 1e9);
   }
+}
+
+bool add_messages(Summary& out, const node::Ledger& ledger) {
   const auto direct = total(ledger, Counter::kMessagesDirect);
   const auto sent = direct + total(ledger, Counter::kPassedForOtherNodes) + total(ledger, Counter::kPassedForCommunicator);
   const auto staged = total(ledger, Counter::kCollectivesStaged);  // the library does its part, too
@@ -339,14 +391,33 @@ void write_summary(const node::Ledger& ledger, const char* host) {
   const auto calls = direct_calls + staged + total(ledger, Counter::kCollectivesPassedForOtherNodes) +
                      total(ledger, Counter::kCollectivesPassedForCommunicator) +
                      total(ledger, Counter::kCollectivesPassedForOperation);
-  if (sent + calls > 0) {
-    const uint64_t bytes = total(ledger, Counter::kMessagesDirectBytes) + total(ledger, Counter::kMessagesCollectiveBytes);
-    length += snprintf(text + length, room(),
-                       "headroom:   messages  %llu of %llu direct, %llu of %llu collective calls direct, %.1f MiB\n",
-                       static_cast<unsigned long long>(direct), static_cast<unsigned long long>(sent),
-                       static_cast<unsigned long long>(direct_calls), static_cast<unsigned long long>(calls), mebibytes(bytes));
+  if (sent + calls == 0) {
+    return false;
   }
-  (void)base::system_call(SYS_write, STDERR_FILENO, text, length);
+  out.add("headroom:   messages  ");
+  if (sent > 0) {
+    out.add("%llu of %llu direct, ", static_cast<unsigned long long>(direct), static_cast<unsigned long long>(sent));
+  }
+  if (calls > 0) {
+    out.add("%llu of %llu collective calls direct, ", static_cast<unsigned long long>(direct_calls),
+            static_cast<unsigned long long>(calls));
+  }
+  const Size content =
+      in_units(total(ledger, Counter::kMessagesDirectBytes) + total(ledger, Counter::kMessagesCollectiveBytes));
+  out.add("%.1f %s\n", content.number, content.unit);
+  return true;
+}
+
+/// Says nothing of a run in which nothing was allocated or sent.
+void write_summary(const node::Ledger& ledger, const char* host) {
+  Summary out;
+  add_head(out, ledger, host);
+  add_memory(out, ledger);
+  add_storage(out, ledger);
+  const bool has_messages = add_messages(out, ledger);
+  if (has_messages || total(ledger, Counter::kAllocatedBytesPeak) + total(ledger, Counter::kStaticBytes) > 0) {
+    out.write();
+  }
 }
 
 }  // namespace

@@ -224,9 +224,10 @@ def test_summary(tmp_path):
     assert len(lines) == 5, run.errors
     assert re.match(r"headroom: \S+: 3 processes, [\d.]+ s", lines[0])
     assert re.match(
-        r"headroom:   memory    peak [\d.]+ MiB of 192.0 MiB budget, [34]\d\d.\d MiB allocated, each process at its most$",
+        r"headroom:   memory    [\d.]+ MiB needed, peak [\d.]+ MiB, budget 192.0 MiB$",
         lines[1],
     )
+    assert f" {run.footprint / 2**20:.1f} MiB needed" in lines[1]
     assert re.match(r"headroom:   storage   [\d.]+ MiB read, [\d.]+ MiB written, /", lines[2])
     assert re.match(r"headroom:   faults    \d+ \(userfaultfd(-user)?\), [\d.]+ s of waiting", lines[3])
     messages = f"{run.total('messages_direct')} of {run.total('messages_direct')} direct"
@@ -235,6 +236,26 @@ def test_summary(tmp_path):
     assert lines[4].startswith(f"headroom:   messages  {messages}, {calls} of {calls + sums} collective calls direct, ")
     quiet = headroom_run([program, 64, 1], tmp_path, before=WHEELS[0].command(2), memory="128M", summary="off")
     assert "headroom" not in quiet.errors
+    alone = headroom_run([program, 64, 1], tmp_path, before=WHEELS[0].command(1), memory="20G")
+    assert re.search(r": 1 process, [\d.]+ s\n.*budget 20.0 GiB\n.*everything fitted\n", alone.errors), alone.errors
+    assert "0 of 0" not in alone.errors
+
+
+def test_summary_of_a_failure(tmp_path):
+    program = tmp_path / "abort"
+    source = tmp_path / "abort.c"
+    source.write_text(
+        "#include <mpi.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n"
+        "int main(int argc, char** argv) {\n"
+        "  int rank;\n  MPI_Init(&argc, &argv);\n  MPI_Comm_rank(MPI_COMM_WORLD, &rank);\n"
+        "  char* volatile memory = argc > 1 ? malloc(8 << 20) : NULL;\n  if (memory) memset(memory, 1, 8 << 20);\n"
+        "  MPI_Barrier(MPI_COMM_WORLD);\n  if (rank == 1) MPI_Abort(MPI_COMM_WORLD, 3);\n  sleep(20);\n}\n"
+    )
+    subprocess.run([WHEELS[0].compiler, "-o", program, source], check=True)
+    run = headroom_run([program, "allocates"], tmp_path, before=WHEELS[0].command(2), memory="64M")
+    assert run.status == 3
+    assert re.search(r": 2 processes, [\d.]+ s, ended by an error or MPI_Abort; figures up to then\n", run.errors), run.errors
+    assert "everything fitted" not in run.errors and run.errors.count("headroom:   memory") == 1
 
 
 def test_starts_the_launcher_of_the_program(mpi, tmp_path):

@@ -70,8 +70,11 @@ def facts(node: Node) -> str:
         footprint = total["allocated_bytes_peak"] + total["static_bytes"] + total["other_bytes_peak"]
         shown += [
             (size(figures["budget_bytes"]), "budget of the node"),
-            (size(footprint), "needed, each process at its most"),
-            (size(figures["peak_resident_bytes"]), "resident at most" if figures["short_of_memory"] else "allocated at most"),
+            (size(footprint), "needed, the most of each process added up"),
+            (
+                size(figures["peak_resident_bytes"]),
+                "peak: most at one time, " + ("resident" if figures["short_of_memory"] else "allocated"),
+            ),
             (size(total["bytes_read"]), "read from storage"),
             (size(total["bytes_written"]), "written to it"),
             (f"{total['faults']}", "page faults served"),
