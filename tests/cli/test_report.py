@@ -239,6 +239,14 @@ def test_progress_is_shown_of_long_work_on_a_terminal(monkeypatch):
     assert shown_after(60, Terminal()) == "" and shown_after(-1, io.StringIO()) == ""
 
 
+def test_a_page_that_cannot_be_written(tmp_path):
+    program = [sys.executable, "-c", "bytearray(8 << 20)"]
+    headroom_run(program, tmp_path, memory="64M", trace=tmp_path / "trace")
+    done = plain_run([HEADROOM, "report", "--no-measure", tmp_path / "trace", "--output", "/dev/full"])
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "/dev/full: No space left on device; name another file with --output" in done.stderr, done.stderr
+
+
 def test_what_is_no_trace_is_refused(tmp_path):
     assert "has no trace" in report(tmp_path).stderr
     (tmp_path / "host-1.trace").write_bytes(b"something else")

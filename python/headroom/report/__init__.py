@@ -60,7 +60,10 @@ def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -
         return
     from headroom.report import page
 
-    page.write_page(nodes, limits, path)
+    try:
+        page.write_page(nodes, limits, path)
+    except OSError as error:
+        raise Refused(f"the page cannot be written to {path}: {error.strerror}; name another file with --output") from None
     for node in nodes:
         for text in advise(node, limits.get(node.name, {})):
             click.echo(f"{node.name}: {text}")
