@@ -176,17 +176,20 @@ def why_not_preloaded(program: str) -> str | None:
             with open("/proc/self/exe", "rb") as own:
                 ours = own.read(64)
             if head[4] != ours[4] or head[18:20] != ours[18:20]:
-                return f"it is built for another processor, or has {32 * head[4]} bits"
+                return f"it is built for another processor, or has {32 * head[4]} bits; build it for this one"
             at, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
             file.seek(at)
             table = file.read(size * count)
         kinds = {struct.unpack_from("<I", table, size * index)[0] for index in range(count)}
         if PROGRAM_INTERPRETER not in kinds:
-            return "it is linked statically"
+            return "it is linked statically; link it dynamically, MPI at least"
         if (status.st_mode & stat.S_ISUID and status.st_uid != os.getuid()) or (
             status.st_mode & stat.S_ISGID and status.st_gid != os.getgid()
         ):
-            return "it runs with other privileges (set-user-ID or set-group-ID)"
+            return "it runs with other privileges (set-user-ID or set-group-ID); start a copy without these bits"
+    for line in program_libraries(program):
+        if found := re.match(r"libasan\.so\S*", line):
+            return f"it is built with AddressSanitizer ({found[0]}), which suffers no library before it; build it without"
     return None
 
 

@@ -151,9 +151,9 @@ def find_program(name: str) -> str:
 def become(program: list[str], values: dict) -> None:
     """Replaces this process by the supervisor of the program, which has the library preloaded."""
     path = find_program(program[0])
-    if launcher.is_first_rank(os.environ):
+    why_not = machine.why_not_preloaded(path)
+    if launcher.is_first_of_node(os.environ):
         warn_of_too_much_memory(values["memory"])
-        why_not = machine.why_not_preloaded(path)
         if why_not:
             warn(f"{path} runs without Headroom: {why_not}")
     values = with_checked_files(values)
@@ -162,7 +162,7 @@ def become(program: list[str], values: dict) -> None:
 
     if "HEADROOM_JOB" not in environment or "HEADROOM_ACTIVE" in os.environ:  # what an outer run set does not count
         environment["HEADROOM_JOB"] = machine.job_name()
-    environment["HEADROOM_ACTIVE"] = "1"
+    environment["HEADROOM_ACTIVE"] = "1" if why_not is None else "not"  # then the supervisor need not say it again
     library = library_path()
     preloaded = ":".join([str(library), *(part for part in environment.pop("LD_PRELOAD", "").split(":") if part)])
     supervisor = library.parent / "headroom-supervise"

@@ -20,6 +20,20 @@ inline const char* launched_rank() {
   return nullptr;
 }
 
+inline constexpr const char* kLocalRankVariables[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID",
+                                                      "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID"};
+
+/// Whether no launcher known here says that this is another rank than the first one of its node.
+inline bool is_first_of_node() {
+  for (const char* name : kLocalRankVariables) {
+    const char* value = launched_rank() != nullptr ? getenv(name) : nullptr;
+    if (value != nullptr) {
+      return strcmp(value, "0") == 0;
+    }
+  }
+  return true;
+}
+
 // Processes that start ranks, by the first 15 letters of their names.
 inline constexpr const char* kLaunchers[] = {"hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun",     "prterun",
                                              "prted",           "orterun", "orted",         "slurmstepd", "flux-shell",

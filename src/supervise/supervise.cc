@@ -31,6 +31,7 @@
 
 namespace {
 
+using headroom::base::is_first_of_node;
 using headroom::base::launched_rank;
 
 constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGXCPU, SIGWINCH, SIGURG};
@@ -112,14 +113,16 @@ int open_signature() {
 
 void warn_if_nobody_signed(int signature, const char* name) {
   struct stat status = {};
-  if (signature < 0 || fstat(signature, &status) != 0 || status.st_size > 0) {
+  const char* active = getenv("HEADROOM_ACTIVE");
+  const bool is_known = active != nullptr && strcmp(active, "not") == 0;
+  if (is_known || !is_first_of_node() || signature < 0 || fstat(signature, &status) != 0 || status.st_size > 0) {
     return;
   }
   const char* rank = launched_rank();
   fprintf(stderr,
-          "headroom: warning: %s%s: %s ran without Headroom: it is linked statically, built for another processor, or runs "
-          "with other "
-          "privileges\n",
+          "headroom: warning: %s%s: %s ran without Headroom, whose library was not loaded: it is linked statically, built for "
+          "another "
+          "processor or with AddressSanitizer, or runs with other privileges\n",
           rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", name);
 }
 

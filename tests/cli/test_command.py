@@ -77,6 +77,8 @@ def test_the_ranks_variables_are_those_of_the_library():
     """The command and the library take the same process for the first rank."""
     listed = re.search(r"kRankVariables\[\] = \{(.*?)\}", (ROOT / "src/base/launchers.h").read_text(), re.S)
     assert listed and tuple(re.findall(r'"(\w+)"', listed[1])) == launcher.RANKS
+    listed = re.search(r"kLocalRankVariables\[\] = \{(.*?)\}", (ROOT / "src/base/launchers.h").read_text(), re.S)
+    assert listed and tuple(re.findall(r'"(\w+)"', listed[1])) == launcher.LOCAL_RANKS
 
 
 @contextlib.contextmanager
