@@ -28,12 +28,16 @@ UFFDIO_API = 0xC018AA3F
 # Missing and minor faults and write protection of shared memory, populated or not (src/pager/engine_userfaultfd.cc).
 USERFAULTFD_FEATURES = 1 << 0 | 1 << 5 | 1 << 10 | 1 << 12 | 1 << 13
 USERFAULTFD_IOC_NEW = 0xAA00
-USER_NAMESPACES = "root: sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0"
+USER_NAMESPACES = "as root: sysctl kernel.unprivileged_userns_clone=1, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+
+
+OK, SO_SO, NO = "ok", "so-so", "no"
+NEEDED = {"library", "storage"}  # topics without which nothing works
 
 
 class Finding(NamedTuple):
     topic: str
-    good: bool
+    level: str
     what: str
     cost: str = ""
     remedy: str = ""
@@ -91,18 +95,19 @@ def _userfaultfd() -> Finding:
     offer = offers_userfaultfd()
     if offer.serves_kernel:
         where = " (/dev/userfaultfd)" if offer.device else ""
-        return Finding("page faults", True, f"userfaultfd, kernel accesses served{where}")
+        return Finding("page faults", OK, f"userfaultfd, kernel accesses served{where}")
     if offer.in_user_mode:
         return Finding(
             "page faults",
-            True,
+            SO_SO,
             "userfaultfd, accesses of the program only",
-            "large buffers given to system calls are held or copied; cross-memory attach of the MPI library is off",
-            "root: sysctl vm.unprivileged_userfaultfd=1, or make /dev/userfaultfd readable",
+            "allocations under 1 MiB stay in memory; system calls that Headroom does not know fail with EFAULT on memory that is "
+            "on storage; the MPI library's own cross-memory attach is off",
+            "as root: sysctl vm.unprivileged_userfaultfd=1, or chmod a+rw /dev/userfaultfd",
         )
     return Finding(
         "page faults",
-        False,
+        SO_SO,
         f"userfaultfd {'of this kernel is too old' if offer.too_old else 'is refused'}; mprotect and SIGSEGV are used",
         "scattered access is slower and bounded by vm.max_map_count",
         "a kernel from 6.4 on" + ("" if offer.too_old else "; in a container, a seccomp profile that allows userfaultfd"),
@@ -118,13 +123,13 @@ def offers_io_uring() -> bool:
 
 def _io_uring() -> Finding:
     if offers_io_uring():
-        return Finding("storage transfers", True, "io_uring")
+        return Finding("storage transfers", OK, "io_uring")
     return Finding(
         "storage transfers",
-        False,
+        SO_SO,
         "io_uring is refused; threads are used",
         "some processor time per transfer",
-        "sysctl kernel.io_uring_disabled=0; in a container, a seccomp profile that allows io_uring",
+        "as root: sysctl kernel.io_uring_disabled=0; in a container, a seccomp profile that allows io_uring",
     )
 
 
@@ -169,19 +174,19 @@ def _messages() -> list[Finding]:
     maps, attaches = _siblings_may()
     if not maps:
         refused = "ranks may not open each other's memory files (/proc/PID/fd)"
-        remedy = "ranks of one user, in one container, dumpable"
+        remedy = "start all ranks as one user, in one container, from programs that this user may read"
         cost = "messages and collectives go through the MPI library"
         windows = "MPI_Put, MPI_Get and MPI_Accumulate go through the MPI library"
-        return [Finding("messages", False, refused, cost, remedy), Finding("one-sided", False, refused, windows, remedy)]
+        return [Finding("messages", NO, refused, cost, remedy), Finding("one-sided", NO, refused, windows, remedy)]
     one_sided = Finding(
-        "one-sided", True, "direct in windows of evictable memory; others, dynamic and shared ones are the library's"
+        "one-sided", OK, "direct in windows of evictable memory; others, dynamic and shared ones are the library's"
     )
     if not attaches:
         refused = "direct; cross-memory attach (process_vm_readv) is refused"
         cost = "messages from stacks and small allocations are copied twice"
-        remedy = "kernel.yama.ptrace_scope at most 1; in a container, a seccomp profile that allows it (--cap-add SYS_PTRACE)"
-        return [Finding("messages", True, refused, cost, remedy), one_sided]
-    return [Finding("messages", True, "direct inside the node, cross-memory attach allowed"), one_sided]
+        remedy = "as root: sysctl kernel.yama.ptrace_scope=1; in a container: docker run --cap-add SYS_PTRACE"
+        return [Finding("messages", SO_SO, refused, cost, remedy), one_sided]
+    return [Finding("messages", OK, "direct inside the node, cross-memory attach allowed"), one_sided]
 
 
 def _mounts_huge_page_file() -> bool:
@@ -220,10 +225,10 @@ def _huge_pages(offered: bool) -> Finding | None:
         return None
     where = {"always": "everywhere", "madvise": "where the program asks"}.get(chosen[1] if chosen else "", "nowhere")
     if where == "nowhere" or offered:
-        return Finding("huge pages", True, f"{where}, as transparent_hugepage/enabled says, while memory is enough")
+        return Finding("huge pages", OK, f"{where}, as transparent_hugepage/enabled says, while memory is enough")
     return Finding(
         "huge pages",
-        False,
+        SO_SO,
         f"none for memory that may be moved to storage: user namespaces are refused (the system gives them {where})",
         "programs that use memory at random are slower",
         USER_NAMESPACES,
@@ -234,10 +239,10 @@ def moves_blocks_as_pages(version: tuple[int, ...], offered: bool) -> Finding:
     """Whether a block can be one page of its size (src/arena/whole_blocks.h); `offered`: whether user namespaces are."""
     cost = "moving memory to storage and back costs the processors about twice the time"
     if version < (6, 14):
-        return Finding("blocks", False, "move in pages of 4 KiB: the kernel is older than 6.14", cost, "a newer kernel")
+        return Finding("blocks", SO_SO, "move in pages of 4 KiB: the kernel is older than 6.14", cost, "a newer kernel")
     if not offered:
-        return Finding("blocks", False, "move in pages of 4 KiB: user namespaces are refused", cost, USER_NAMESPACES)
-    return Finding("blocks", True, "move as pages of 256 KiB")
+        return Finding("blocks", SO_SO, "move in pages of 4 KiB: user namespaces are refused", cost, USER_NAMESPACES)
+    return Finding("blocks", OK, "move as pages of 256 KiB")
 
 
 def _direct_io(path: str) -> bool:
@@ -252,45 +257,54 @@ def _direct_io(path: str) -> bool:
 def _storage() -> Finding:
     best = machine.best_storage()
     if best is None:
-        return Finding("storage", False, "no writable local directory", "memory cannot be extended", "name one with --storage")
+        return Finding(
+            "storage", NO, "no writable local directory", "no program starts", "headroom run --storage DIRECTORY ..."
+        )
     text = f"{best.path} ({best.file_system}, {best.free / 2**30:.1f} GiB free)"
     if best.free < machine.LEAST_ROOM:
-        return Finding("storage", False, text, "too little room for anything", "make room, or name another with --storage")
+        return Finding(
+            "storage", NO, text, "no program starts: too little room", "make room, or headroom run --storage DIRECTORY ..."
+        )
     if not _direct_io(best.path):
-        return Finding("storage", True, text + ", no direct I/O", "storage goes through the page cache", "use a local disk")
-    return Finding("storage", True, text + ", direct I/O")
+        return Finding(
+            "storage",
+            SO_SO,
+            text + ", no direct I/O",
+            "storage goes through the page cache",
+            "headroom run --storage DIRECTORY_ON_A_LOCAL_DISK ...",
+        )
+    return Finding("storage", OK, text + ", direct I/O")
 
 
 def _memory() -> Finding:
     free = machine.free_bytes()
     limit = machine.cgroup_free_bytes()
     where = "the cgroup" if limit is not None and limit <= free else "the node"
-    return Finding("memory", True, f"{free / 2**30:.1f} GiB free by {where}; --memory defaults to {0.8 * free / 2**30:.1f} GiB")
+    return Finding("memory", OK, f"{free / 2**30:.1f} GiB free by {where}; --memory defaults to {0.8 * free / 2**30:.1f} GiB")
 
 
 def _limits() -> list[Finding]:
     findings = []
-    for name, what, needed in (
-        (resource.RLIMIT_NOFILE, "open files (ulimit -n)", 256),
-        (resource.RLIMIT_AS, "addresses (ulimit -v)", 1 << 32),
-        (resource.RLIMIT_FSIZE, "file size (ulimit -f)", 1 << 34),
+    for name, what, needed, remedy in (
+        (resource.RLIMIT_NOFILE, "open files", 256, "ulimit -n 4096"),
+        (resource.RLIMIT_AS, "addresses", 1 << 32, "ulimit -v unlimited"),
+        (resource.RLIMIT_FSIZE, "file size", 1 << 34, "ulimit -f unlimited"),
     ):
         soft, _ = resource.getrlimit(name)
         if soft != resource.RLIM_INFINITY and soft < needed:
-            findings.append(
-                Finding("limits", False, f"{what} is {soft}", "large allocations may stay in memory", "raise the limit")
-            )
+            findings.append(Finding("limits", SO_SO, f"{what}: at most {soft}", "large allocations may stay in memory", remedy))
     maps = int(Path("/proc/sys/vm/max_map_count").read_text())
     if maps < 65530:
-        findings.append(Finding("limits", False, f"vm.max_map_count is {maps}", "the sigsegv engine may run out", "raise it"))
-    return findings or [Finding("limits", True, "open files, addresses, file size and mappings suffice")]
+        what, remedy = f"vm.max_map_count is {maps}", "as root: sysctl vm.max_map_count=262144"
+        findings.append(Finding("limits", SO_SO, what, "the sigsegv engine may run out", remedy))
+    return findings or [Finding("limits", OK, "open files, addresses, file size and mappings suffice")]
 
 
 def _swap() -> Finding:
     swaps = Path("/proc/swaps")  # not there if the kernel was built without
     used = swaps.read_text().splitlines()[1:] if swaps.exists() else []
     text = f"{len(used)} area(s)" if used else "none"
-    return Finding("kernel swap", True, f"{text}; Headroom does not use it")
+    return Finding("kernel swap", OK, f"{text}; Headroom does not use it")
 
 
 def _mpi() -> list[Finding]:
@@ -300,8 +314,8 @@ def _mpi() -> list[Finding]:
         if path:
             from headroom import launcher
 
-            findings.append(Finding("MPI", True, f"{path}: {'Open MPI' if launcher.kind_of(path) == 'openmpi' else 'MPICH'}"))
-    return findings or [Finding("MPI", True, "no mpiexec in PATH; the one beside a program's own MPI library is used")]
+            findings.append(Finding("MPI", OK, f"{path}: {'Open MPI' if launcher.kind_of(path) == 'openmpi' else 'MPICH'}"))
+    return findings or [Finding("MPI", OK, "no mpiexec in PATH; the one beside a program's own MPI library is used")]
 
 
 def _library() -> Finding:
@@ -310,11 +324,11 @@ def _library() -> Finding:
     try:
         path = library_path()
     except Refused as error:
-        return Finding("library", False, error.message, "nothing works", "make build")
+        return Finding("library", NO, error.message, "nothing works", "make build")
     missing = [abi for abi in ("mpich", "openmpi", "standard") if not (path.parent / f"libheadroom_{abi}.so").exists()]
     if missing:
-        return Finding("library", False, f"{path}: no backend for {', '.join(missing)}", "these MPIs do not run", "build again")
-    return Finding("library", True, "libheadroom.so with backends for MPICH, Open MPI and the standard ABI")
+        return Finding("library", NO, f"{path}: no backend for {', '.join(missing)}", "these MPIs do not run", "make build")
+    return Finding("library", OK, "libheadroom.so with backends for MPICH, Open MPI and the standard ABI")
 
 
 def findings() -> list[Finding]:
@@ -322,7 +336,7 @@ def findings() -> list[Finding]:
     version = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
     offered = offers_huge_pages()
     return [
-        Finding("system", True, f"Linux {kernel}, {platform.machine()}, {len(os.sched_getaffinity(0))} cores"),
+        Finding("system", OK, f"Linux {kernel}, {platform.machine()}, {len(os.sched_getaffinity(0))} cores"),
         _library(),
         _memory(),
         _storage(),
@@ -334,23 +348,43 @@ def findings() -> list[Finding]:
         *_limits(),
         _swap(),
         *_mpi(),
-        *([] if version >= (5, 1) else [Finding("system", False, "the kernel is older than 5.1", "slow storage", "upgrade")]),
+        *([] if version >= (5, 1) else [Finding("system", SO_SO, "the kernel is older than 5.1", "slow storage", "upgrade")]),
     ]
 
 
-@click.command()
+def usable(found: list[Finding]) -> bool:
+    return not any(finding.level == NO and finding.topic in NEEDED for finding in found)
+
+
+def summed_up(found: list[Finding]) -> str:
+    short = list(dict.fromkeys(finding.topic for finding in found if finding.level != OK))
+    if not usable(found):
+        return f"Headroom cannot run programs here: {', '.join(topic for topic in short if topic in NEEDED)}"
+    return "Headroom works here" + (f", but see: {', '.join(short)}" if short else ", and nothing is missing")
+
+
+@click.command(short_help="Say what this machine offers, what is missing, what that costs, what to do.")
 @click.option("--json", "as_json", is_flag=True, help="print the findings as JSON")
 def doctor(as_json: bool) -> None:
-    """What this machine offers, what is missing, what that costs and what to do."""
+    """Say what this machine offers, what is missing, what that costs and what to do.
+
+    \b
+    ok     all of it is there
+    so-so  programs run, at the cost that is named
+    no     something does not work at all
+
+    The exit status is 1 if no program could be run: without the library, or a directory for storage.
+    """
     found = findings()
     if as_json:
         click.echo(json.dumps([finding._asdict() for finding in found], indent=2))
     else:
         width = max(len(finding.topic) for finding in found)
         for finding in found:
-            click.echo(f"{'ok' if finding.good else '--'}  {finding.topic:<{width}}  {finding.what}")
+            click.echo(f"{finding.level:<5}  {finding.topic:<{width}}  {finding.what}")
             if finding.cost:
-                click.echo(f"    {'':<{width}}  costs: {finding.cost}")
+                click.echo(f"       {'':<{width}}  costs: {finding.cost}")
             if finding.remedy:
-                click.echo(f"    {'':<{width}}  to do: {finding.remedy}")
-    sys.exit(0 if all(finding.good or finding.topic != "library" for finding in found) else 1)
+                click.echo(f"       {'':<{width}}  to do: {finding.remedy}")
+        click.echo(summed_up(found))
+    sys.exit(0 if usable(found) else 1)

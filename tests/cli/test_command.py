@@ -61,16 +61,26 @@ def test_doctor_says_what_there_is():
         "blocks",
         "MPI",
     ):
-        assert re.search(rf"^(ok|--)  {topic}\b", done.stdout, re.M), done.stdout
+        assert re.search(rf"^(ok   |so-so|no   )  {topic}\b", done.stdout, re.M), done.stdout
     findings = json.loads(plain_run([HEADROOM, "doctor", "--json"]).stdout)
-    assert {"topic", "good", "what", "cost", "remedy"} == set(findings[0])
+    assert {"topic", "level", "what", "cost", "remedy"} == set(findings[0])
+    assert {finding["level"] for finding in findings} <= {"ok", "so-so", "no"}
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("Headroom works here")
+    assert all(finding["topic"] in last for finding in findings if finding["level"] != "ok")
+
+
+def test_doctor_says_if_nothing_can_be_run(monkeypatch):
+    monkeypatch.setattr(machine, "best_storage", lambda: None)
+    found = doctor.findings()
+    assert not doctor.usable(found) and doctor.summed_up(found) == "Headroom cannot run programs here: storage"
 
 
 def test_doctor_says_how_blocks_move():
-    assert doctor.moves_blocks_as_pages((6, 14), True).good
+    assert doctor.moves_blocks_as_pages((6, 14), True).level == doctor.OK
     old, refused = doctor.moves_blocks_as_pages((6, 13), True), doctor.moves_blocks_as_pages((6, 18), False)
-    assert not old.good and "6.14" in old.what and old.cost and old.remedy
-    assert not refused.good and "namespaces" in refused.what and "sysctl" in refused.remedy
+    assert old.level == doctor.SO_SO and "6.14" in old.what and old.cost and old.remedy
+    assert refused.level == doctor.SO_SO and "namespaces" in refused.what and "sysctl" in refused.remedy
 
 
 def test_the_ranks_variables_are_those_of_the_library():
@@ -135,7 +145,7 @@ def test_doctor_says_that_storage_has_little_room(tmp_path, only_storage):
 
 def test_doctor_tries_what_messages_need():
     done = plain_run([HEADROOM, "doctor"])
-    assert "ok  messages           direct inside the node, cross-memory attach allowed" in done.stdout
+    assert "ok     messages           direct inside the node, cross-memory attach allowed" in done.stdout
     done = plain_run([compile_program(None, "deny.c"), HEADROOM, "doctor"])
     assert re.search(
         r"messages +direct; cross-memory attach .* is refused\n.*copied twice\n.*ptrace_scope", done.stdout
@@ -145,7 +155,8 @@ def test_doctor_tries_what_messages_need():
 def test_doctor_tells_an_ordinary_user_what_to_do():
     need("root", "userfaultfd that is refused to some", "the engine userfaultfd-user")
     done = plain_run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", HEADROOM, "doctor"])
-    assert "accesses of the program only" in done.stdout and "vm.unprivileged_userfaultfd=1" in done.stdout
+    assert re.search(r"so-so  page faults .*accesses of the program only\n.*under 1 MiB.*EFAULT", done.stdout), done.stdout
+    assert "vm.unprivileged_userfaultfd=1" in done.stdout
 
 
 def test_defaults(tmp_path):

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import pytest
 
-from conftest import HEADROOM, ROOT, compile_program, environment, headroom_run
+from conftest import HEADROOM, ROOT, compile_program, environment, headroom_run, plain_run
 from headroom.report import drawings, progress
 from headroom.report.advice import seconds_in
 from headroom.report.sites import by_site, resolve
