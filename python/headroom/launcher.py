@@ -57,6 +57,17 @@ def started_ranks(environment: Mapping[str, str]) -> int:
     return int(found) if found.isdigit() else 1
 
 
+def ranks_on_node(environment: Mapping[str, str]) -> int:
+    """How many of them the launcher that started us started on this node; 1 if it does not say."""
+    names = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE")
+    return next((int(environment[name]) for name in names if environment.get(name, "").isdigit()), 1)
+
+
+def may_have_other_nodes(environment: Mapping[str, str]) -> bool:
+    """Whether a launcher may spread ranks over the nodes of a batch job."""
+    return any(name in environment for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "PE_HOSTFILE"))
+
+
 def kind_of(mpiexec: str) -> str:
     """ "openmpi" or "mpich", by what this mpiexec says of itself."""
     output = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)

@@ -21,6 +21,7 @@ from headroom.errors import Refused, complain, warn
 
 MOST_DIRECTORIES = 8
 LEAST_MEMORY = 16 << 20
+LEAST_FOR_A_RANK = 4 << 20  # kFloorBytes of src/pager/state.h; as much again is in use that cannot move
 SHARE_OF_FREE_MEMORY = 0.8
 
 
@@ -52,6 +53,16 @@ def choose_memory(asked: int | None) -> int:
         meant = f"; did you mean {asked}M?" if 16 <= asked < 1 << 20 else ""
         raise Refused(f"--memory {in_binary_units(asked)} is too small: at least 16 MiB a node is needed{meant}")
     return asked
+
+
+def check_share(memory: int, ranks: int) -> None:
+    """Refuses to give the ranks of a node less than they can work with."""
+    if ranks * LEAST_FOR_A_RANK > memory:
+        raise Refused(
+            f"--memory {in_binary_units(memory)} is too small for {ranks} ranks on a node, {in_binary_units(memory // ranks)} "
+            f"each: a rank needs {LEAST_FOR_A_RANK >> 20} MiB, and as much for what cannot move; raise it to "
+            f"{2 * ranks * LEAST_FOR_A_RANK >> 20}M or more, or start fewer ranks"
+        )
 
 
 USED_TO_START = 64 << 20  # by the interpreters of ranks that start at the same time; it is free again once the program runs
@@ -157,6 +168,7 @@ def become(program: list[str], values: dict) -> None:
         if why_not:
             warn(f"{path} runs without Headroom: {why_not}")
     values = with_checked_files(values)
+    check_share(choose_memory(values["memory"]), launcher.ranks_on_node(os.environ))
     values |= {"memory": choose_memory(values["memory"]), "storage": choose_storage(values["storage"])}
     environment = dict(os.environ) | settings.to_environment(values)
 
@@ -196,7 +208,9 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     refuse_under_a_launcher(ranks)
     path = find_program(program[0])
     library_path()  # say at once, and once, what is wrong
-    choose_memory(values["memory"])
+    memory = choose_memory(values["memory"])
+    if not launcher.may_have_other_nodes(os.environ):
+        check_share(memory, ranks)
     storage = choose_storage(values["storage"])
     values = with_checked_files(values) | ({"storage": storage} if values["storage"] else {})
     try:

@@ -35,10 +35,11 @@ void make_short() {
   const int64_t members = ledger.alive.load(std::memory_order_relaxed);
   if (ledger.budget < members * kFloorBytes) {
     base::die(
-        "--memory %lld MiB is too small for %lld processes on this node: each needs at least %lld MiB; raise it to %lld MiB "
-        "or more",
+        "--memory %lld MiB is too small for %lld processes on this node: each needs %lld MiB, and as much for what cannot "
+        "move; "
+        "raise it to %lld MiB or more",
         static_cast<long long>(ledger.budget >> 20), static_cast<long long>(members), static_cast<long long>(kFloorBytes >> 20),
-        static_cast<long long>(members * kFloorBytes >> 20));
+        static_cast<long long>(2 * members * kFloorBytes >> 20));
   }
 }
 

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,19 @@ def test_a_program_that_is_started_alone_may_be_any_mpis():
     for mpi in WHEELS:
         done = plain_run([HEADROOM, "run", "--memory", "64M", compile_program(mpi, "out_of_core.c"), 2, 1], timeout=60)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("under", [False, True], ids=["starts it", "under it"])
+def test_too_little_memory_for_the_ranks(mpi, under):
+    """Refused before the program runs, once, with a size that is accepted."""
+    start = [*mpi.command(6), HEADROOM, "run"] if under else [HEADROOM, "run", "-n", 6, "--mpi", mpi.name]
+    env = environment() | {"PATH": f"{Path(mpi.mpiexec).parent}:{os.environ['PATH']}"}
+    done = plain_run([*start, "--memory", "20M", "--", "sh", "-c", "echo started"], env=env)
+    assert done.returncode == 2 and "started" not in done.stdout
+    assert done.stderr.count("--memory 20.0 MiB is too small for 6 ranks on a node, 3.3 MiB each") == 1, done.stderr
+    assert "raise it to 48M" in done.stderr
+    done = plain_run([*start, "--memory", "48M", "--", "sh", "-c", "echo started"], env=env)
+    assert done.returncode == 0 and done.stdout.count("started") == 6, done.stderr
 
 
 def test_a_launcher_under_a_launcher_is_refused(mpi):
