@@ -203,8 +203,9 @@ struct Ledger {
   std::atomic<uint32_t> lacks_room;      // 1 while somebody's memory has to leave, and some time after
   std::atomic<uint64_t> lacked_room_ns;  // when it last had to
   std::atomic<uint32_t> held_slots;
-  std::atomic<uint32_t> most_held_slots;
-  std::atomic<uint64_t> slot_freed_ns;  // when somebody last gave slots up, or was overdue; 0: he gave his up
+  std::atomic<uint32_t> most_held_slots;      // without those that were lent
+  std::atomic<uint32_t> most_held_with_lent;  // with them
+  std::atomic<uint64_t> slot_freed_ns;        // when somebody last gave slots up, or was overdue; 0: he gave his up
   std::atomic<uint32_t> alive;
   std::atomic<uint32_t> joined;              // how often somebody has, ever; counted after `alive`
   std::atomic<uint32_t> reported;            // `joined` as it was when the last one left, and wrote the report

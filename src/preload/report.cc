@@ -244,8 +244,9 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
   out.print("}");
   out.print(",\n  \"evict\": \"%s\",\n",
             base::choice_name("evict", static_cast<int>(base::settings().evict), word, sizeof word));
-  out.print("  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.slots(),
-            ledger.most_held_slots.load(std::memory_order_relaxed), ledger.cores(),
+  out.print("  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"most_slots_held_with_lent\": %u,\n", ledger.slots(),
+            ledger.most_held_slots.load(std::memory_order_relaxed), ledger.most_held_with_lent.load(std::memory_order_relaxed));
+  out.print("  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.cores(),
             ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false");
   out.print("  \"failed\": %s,\n", has_failed(ledger) ? "true" : "false");
   out.print("  \"elapsed_s\": %.3f,\n  \"modes\": [", static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9);

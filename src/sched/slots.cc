@@ -22,8 +22,7 @@ constexpr uint64_t kJumpsAboutNs = 10'000'000;
 
 bool overdue = false;  // the slot that this process has was given to it regardless; under the lock of the turn
 
-void note_held_slots(uint32_t held) {
-  std::atomic<uint32_t>& most = ledger().most_held_slots;
+void note_most(std::atomic<uint32_t>& most, uint32_t held) {
   uint32_t known = most.load(std::memory_order_relaxed);
   while (held > known && !most.compare_exchange_weak(known, held, std::memory_order_relaxed)) {
   }
@@ -150,8 +149,9 @@ bool try_take_slot() {
   while (held + wanted <= slots) {
     // acq_rel: pairs with release_slot() of the member whose turn ended.
     if (ledger().held_slots.compare_exchange_weak(held, held + wanted, std::memory_order_acq_rel)) {
+      note_most(ledger().most_held_with_lent, held + wanted);
       if (held + wanted <= ledger().slots()) {
-        note_held_slots(held + wanted);
+        note_most(ledger().most_held_slots, held + wanted);
       } else {
         trace::count(Counter::kTurnsLent);
       }
@@ -173,7 +173,9 @@ bool try_take_overdue_slot(const SeenWait& wait) {
     return false;
   }
   const uint32_t wanted = wanted_by(self());
-  note_held_slots(ledger().held_slots.fetch_add(wanted, std::memory_order_acq_rel) + wanted);
+  const uint32_t held = ledger().held_slots.fetch_add(wanted, std::memory_order_acq_rel) + wanted;
+  note_most(ledger().most_held_slots, held);
+  note_most(ledger().most_held_with_lent, held);
   overdue = true;
   self().slots.store(wanted, std::memory_order_release);
   trace::count(Counter::kTurnsOverdue);

@@ -385,7 +385,9 @@ def test_ranks_that_wait_for_single_pages_lend_their_slots(slots, mpi, tmp_path)
     assert run.total("single_pages_read") > 1000
     run.assert_paged(4 * 96 * MIB, 96 * MIB, reads=0)  # few pages of it are used again
     assert (run.total("turns_lent") > 0) == (slots is None)
+    assert run.total("turns_overdue") == 0
     assert run.report["most_slots_held"] == 1
+    assert (1 < run.report["most_slots_held_with_lent"] <= 4) if slots is None else run.report["most_slots_held_with_lent"] == 1
 
 
 @pytest.mark.parametrize("direct", ["on", "off"])
