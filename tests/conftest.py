@@ -85,13 +85,14 @@ def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | N
 class Run:
     """A finished run under Headroom."""
 
-    def __init__(self, done: subprocess.CompletedProcess, reports: list[dict], kernel: KernelWatch):
+    def __init__(self, done: subprocess.CompletedProcess | subprocess.Popen, reports: list[dict], kernel: KernelWatch):
         self.status = done.returncode
         self.output = done.stdout
         self.errors = done.stderr
         self.report = reports[0] if reports else {}
         self.reports = reports  # one a node
         self.kernel = kernel
+        self.kernel_agrees = False  # as far as is known
 
     def total(self, counter: str) -> int:
         return sum(report["total"][counter] for report in self.reports)
@@ -110,32 +111,38 @@ class Run:
 
     @property
     def short_of_memory(self) -> bool:
-        return self.report["short_of_memory"]
+        return any(report["short_of_memory"] for report in self.reports)
 
     def engines(self) -> set[str]:
         return {rank["engine"] for rank in self.report["ranks"] if rank["rank"] >= 0 or len(self.report["ranks"]) == 1}
 
-    def within(self, budget: int) -> int:
-        """The most that may count as resident at one time: memory outside the arena is found when it is there, counts up to
-        half a share, and is then made up for. That no hard limit is reached is test_hard_limit's to show."""
-        return budget + min(budget // 2, self.total("other_bytes_peak"))
+    def assert_what_it_says_of_shortage(self, files: int = 0) -> None:
+        """What holds of every run in which memory was short, whatever its program does: the kernel has counted what the store
+        says that it has moved, past swap and page cache, and no node has kept more than it may. `files`: bytes that the program
+        itself reads, and writes, as files."""
+        assert {rank["store_direct"] for node in self.reports for rank in node["ranks"] if rank["armed"]} <= {True}
+        for node in self.reports:
+            assert node["peak_resident_bytes"] <= within(node)
+        self.kernel.assert_agrees(self.total("bytes_read"), self.total("bytes_written"), files)
+        self.kernel.assert_past_caches()
+        self.kernel_agrees = True
 
-    def assert_paged(
-        self, footprint: int, budget: int, files: int = 0, files_moved: int = 0, reads: int = 1, writes: int = 1
-    ) -> None:
-        """Memory was really short: at least what does not fit was written and read, by the store's count and by the kernel's,
-        which agree, past swap and page cache, within the budget. `files`: bytes of the program's own in the page cache;
-        `files_moved`: what it reads and writes of them, if that is more; `reads`, `writes`: how often it goes over all of its
+    def assert_paged(self, footprint: int, budget: int, reads: int = 1, writes: int = 1) -> None:
+        """Memory was really short: on each node, which has so much of both, at least what does not fit was written and read.
+        That the kernel agrees has been looked at for every run. `reads`, `writes`: how often the program goes over all of its
         memory reading (whatever else), and writing: what does not fit moves each time."""
         assert footprint > budget
-        assert self.short_of_memory
-        assert {rank["store_direct"] for rank in self.report["ranks"]} == {True}
-        written, read = writes * (footprint - budget), reads * (footprint - budget)
-        assert self.total("bytes_written") >= written, self.report["total"]
-        assert self.total("bytes_read") >= read, self.report["total"]
-        assert self.report["peak_resident_bytes"] <= self.within(budget)
-        self.kernel.assert_past_caches()
-        self.kernel.assert_agrees(self.total("bytes_read"), self.total("bytes_written"), max(files, files_moved))
+        assert self.kernel_agrees and self.reports
+        for node in self.reports:
+            assert node["short_of_memory"] and node["budget_bytes"] == budget
+            assert node["total"]["bytes_written"] >= writes * (footprint - budget), node["total"]
+            assert node["total"]["bytes_read"] >= reads * (footprint - budget), node["total"]
+
+
+def within(node: dict) -> int:
+    """The most that may count as resident on a node at one time: memory outside the arena is found when it is there, counts up
+    to half a share, and is then made up for. That no hard limit is reached is test_hard_limit's to show."""
+    return node["budget_bytes"] + min(node["budget_bytes"] // 2, node["total"]["other_bytes_peak"])
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -179,10 +186,15 @@ def headroom_run(
     env: dict | None = None,
     may_pass: frozenset[str] | set[str] = frozenset(),
     collectives_may_pass: frozenset[str] | set[str] = frozenset(),
+    files: int = 0,
+    unwatched: str | None = None,
     **settings,
 ) -> Run:
     """Runs `BEFORE headroom run --SETTING VALUE ... COMMAND`; `before` is a launcher, or empty. With direct="on" messages
-    and collectives may be left to the MPI library for the reasons given alone, and some must be for each of them."""
+    and collectives may be left to the MPI library for the reasons given alone, and some must be for each of them.
+
+    If memory was short, and the run succeeded, the kernel's counts must say so, too (assert_what_it_says_of_shortage). `files`:
+    the most that the program itself reads, or writes, as files. `unwatched`: why that cannot hold."""
     report = tmp_path / f"run-{time.monotonic_ns()}.json"
     options = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words = [str(w) for w in [*before, HEADROOM, "run", *options, "--json", report, "--", *command]]
@@ -195,6 +207,8 @@ def headroom_run(
         assert {why for why in REASONS_TO_PASS if run.total(f"passed_for_{why}") > 0} == set(may_pass)
         passed = {why for why in REASONS_OF_COLLECTIVES if run.total(f"collectives_passed_for_{why}") > 0}
         assert passed == set(collectives_may_pass)
+    if run.status == 0 and run.short_of_memory and unwatched is None:
+        run.assert_what_it_says_of_shortage(files)
     return run
 
 

@@ -137,7 +137,7 @@ def test_ptscotch(memory, tmp_path):
         out = tmp_path / f"order-{under}"
         arguments = ["dgord", grid, out, "-Cd"]
         if under:
-            run = headroom_run(arguments, tmp_path, before=mpi.command(4), memory=memory)
+            run = headroom_run(arguments, tmp_path, before=mpi.command(4), memory=memory, files=16 * MIB)  # the order
             assert run.status == 0, run.errors
         else:
             done = plain_run([*mpi.command(4), *arguments])
@@ -298,5 +298,5 @@ def test_applications_of_the_benchmark(mpi, name, tmp_path):
     assert run.status == 0, run.errors
     checksum = re.search(r"checksum \w+", plain.stdout)[0]
     assert re.search(r"checksum \w+", run.output)[0] == checksum
-    assert run.total("bytes_read") > 64 * MIB and run.total("bytes_written") > 64 * MIB
+    run.assert_paged(4 * 48 * MIB, 112 * MIB)
     assert run.total("room_requests") > 0

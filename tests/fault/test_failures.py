@@ -15,8 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conditions import LACKS
-from conftest import ENGINES, HEADROOM, WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
+from conditions import LACKS, need
+from conftest import ENGINES, HEADROOM, WHEELS, Run, compile_program, environment, headroom_run, on_nodes, plain_run
+from kernel_watch import KernelWatch
 from running_processes import running
 from small_disk import small_disk
 from variants import every_second
@@ -44,6 +45,7 @@ def test_a_write_that_finds_no_room_is_tried_again(mpi, tmp_path):
     run = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", env=env, timeout=60)
     assert run.status == 0, run.errors
     assert run.total("storage_full_ns") > 0
+    run.assert_paged(3 * 2 * 16 * MIB, 48 * MIB)
     ended = headroom_run(
         [program, 16, 2],
         tmp_path,
@@ -214,6 +216,7 @@ def test_what_does_not_fit_on_one_disk_goes_to_another(mpi, tmp_path):
         run = headroom_run([program, 128, 2], tmp_path, before=mpi.command(2), memory="48M", storage=f"{mount}:{other}")
     assert run.status == 0, run.errors
     assert run.total("stripes_elsewhere") > 0 == run.total("storage_full_ns")
+    run.assert_paged(2 * 2 * 128 * MIB, 48 * MIB)
 
 
 def test_adding_a_directory_says_what_is_wrong(tmp_path):
@@ -355,6 +358,10 @@ def test_abort_leaves_a_report(mpi, who, tmp_path):
     assert run.short_of_memory and run.total("bytes_written") > 0
 
 
+def started(words: list) -> subprocess.Popen:
+    return subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE)
+
+
 @every_second("mpi")
 def test_a_rank_that_is_stopped_for_a_while(mpi, tmp_path):
     """Its memory cannot be had meanwhile; the others go on with what there is, and nothing is lost."""
@@ -362,7 +369,7 @@ def test_a_rank_that_is_stopped_for_a_while(mpi, tmp_path):
     plain = plain_run([*mpi.command(3), program, 24, 4])
     report = tmp_path / "stopped.json"
     words = [*mpi.command(3), HEADROOM, "run", "--memory", "48M", "--json", report, "--", program, 24, 4]
-    with subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE) as job:
+    with KernelWatch() as kernel, started(words) as job:
         deadline = time.monotonic() + 60
         while not (rank := short_rank(program.name)) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -372,8 +379,9 @@ def test_a_rank_that_is_stopped_for_a_while(mpi, tmp_path):
         output = job.communicate(timeout=200)[0]
         assert job.returncode == 0
     assert output == plain.stdout
-    figures = json.loads(report.read_text())
-    assert figures["total"]["bytes_written"] >= 3 * 2 * 24 * MIB - 48 * MIB
+    run = Run(job, [json.loads(report.read_text())], kernel)
+    run.assert_what_it_says_of_shortage()
+    run.assert_paged(3 * 2 * 24 * MIB, 48 * MIB)
 
 
 def members() -> dict[int, dict]:
@@ -391,7 +399,7 @@ def test_a_rank_that_is_stopped_in_line_for_its_turn(mpi, tmp_path):
     report = tmp_path / "stopped.json"
     words = [*mpi.command(4), HEADROOM, "run", "--memory", "64M", "--slots", "1", "--mode", "turns", "--json", report, "--"]
     words += [program, 64, first, "sweeping", 60]
-    with subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE) as job:
+    with KernelWatch() as kernel, started(words) as job:
         deadline = time.monotonic() + 60
         stopped = None
         while stopped is None and time.monotonic() < deadline:
@@ -412,10 +420,12 @@ def test_a_rank_that_is_stopped_in_line_for_its_turn(mpi, tmp_path):
         output = job.communicate(timeout=200)[0]
         assert job.returncode == 0
     assert output == "wrong 0\n"
-    figures = json.loads(report.read_text())
-    assert figures["total"]["turns_cut_short"] > 0
-    assert figures["total"]["turns_overdue"] == 0
-    assert figures["most_slots_held"] == 1
+    run = Run(job, [json.loads(report.read_text())], kernel)
+    assert run.total("turns_cut_short") > 0
+    assert run.total("turns_overdue") == 0
+    assert run.report["most_slots_held"] == 1
+    run.assert_what_it_says_of_shortage()
+    run.assert_paged(4 * 64 * MIB, 64 * MIB, reads=3, writes=4)
 
 
 def test_a_process_that_cannot_take_part(tmp_path):

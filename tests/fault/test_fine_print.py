@@ -10,20 +10,21 @@ from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_ru
 
 MIB = 1 << 20
 CLOSING = [f"descriptors-{way}" for way in ("close", "close_range", "closefrom", "dup2", "raw")]
-PRESSED = [
-    *CLOSING,
-    "numbers",
-    "maps",
-    "children",
-    "children_with_threads",
-    "raw_calls",
-    "raw_maps",
-    "messages",
-    "positions",
-    "buffers",
-    "stacks",
-    "small_stacks",
-]  # in more than they may have
+# In more than they may have: MiB, and how often they write and read all of it. (Two look at a part of it only.)
+PRESSED = {case: (64, 2, 2) for case in CLOSING} | {
+    "numbers": (160, 1, 0),
+    "maps": (64, 1, 1),
+    "children": (64, 1, 1),
+    "children_with_threads": (64, 1, 1),
+    "raw_calls": (64, 4, 4),
+    "raw_maps": (64, 1, 1),
+    "messages": (64, 2, 2),
+    "positions": (64, 1, 1),
+    "buffers": (64, 3 * 6, 3 * 6),
+    "stacks": (64, 1, 0),
+    "small_stacks": (64, 1, 0),
+}
+FILES = {"raw_calls": 32 * MIB, "positions": 48 * MIB, "buffers": 12 * MIB}  # that they write
 CASES = [*PRESSED, "sizes", "sized", "aligned", "rights", "executions", "handlers", "forks", "streams", "sockets"]
 # What does not need it, but is more with it: a thread drives everything else out meanwhile.
 PRESSED_BY_A_THREAD = ["rights", "executions", "handlers", "forks", "sockets"]
@@ -34,14 +35,15 @@ SYSTEMS_TOO = [case for case in CASES if case not in (*CLOSING, "sized", "socket
 @pytest.mark.parametrize("case", CASES)
 def test_fine_print(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    memory = "48M" if case in PRESSED else "256M"
+    memory = 48 if case in PRESSED else 256
     program = compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0")
-    run = headroom_run([program, case], tmp_path, memory=memory, engine=engine, timeout=60)
+    run = headroom_run([program, case], tmp_path, memory=f"{memory}M", engine=engine, timeout=60, files=FILES.get(case, 0))
     assert (run.status, run.output) == (0, "ok\n"), run.errors
     assert run.engines() == {engine}
     assert run.short_of_memory == (case in PRESSED)
     if case in PRESSED:
-        assert run.total("bytes_written") > 8 * MIB
+        footprint, writes, reads = PRESSED[case]
+        run.assert_paged(footprint * MIB, memory * MIB, reads=reads, writes=writes)
     assert "warning" not in run.errors or case == "maps", run.errors
 
 

@@ -254,7 +254,8 @@ def test_memory_that_is_given_up_moves_nothing(engine, tmp_path):
     storage: nothing is read or written for it, nor when it is looked at."""
     run = headroom_run([compile_program(None, "given_up.c", PUBLIC_HEADERS)], tmp_path, memory="32M", engine=engine)
     assert run.output == "wrong 0\n", run.errors
-    assert run.total("bytes_written") >= 5 * 32 * MIB
+    run.assert_paged(5 * 32 * MIB, 32 * MIB, reads=0)
+    assert run.total("bytes_read") < 16 * MIB
     assert run.total("blocks_discarded") >= 3 * 128 + 2 * 112
     assert run.total("blocks_forgotten") >= 96
 
@@ -367,6 +368,7 @@ def test_turns_end_when_memory_is_enough_again(mpi, tmp_path):
     assert run.status == 0 and "wrong 0" in run.output, run.errors
     modes = [change["mode"] for change in run.report["modes"]]
     assert modes.count("turns") >= 2, modes
+    run.assert_paged(3 * 64 * MIB, 96 * MIB, reads=2 * 4, writes=2 * (1 + 4))
     between = modes[modes.index("turns") + 1 :]
     assert between[0] in ("pass", "yield") and "turns" in between, modes
     assert run.total("turns_overdue") == 0
@@ -427,6 +429,7 @@ def test_how_fast_storage_is_decides_between_pages_and_blocks(mpi, tmp_path):
         env = environment(store_fault=fault)
         run = headroom_run([program, 24, 4, 600], tmp_path, before=on_two_cores, memory="64M", env=env)
         assert run.status == 0 and run.output == "wrong 0\n", run.errors
+        run.assert_paged(4 * 24 * MIB, 64 * MIB, reads=0)  # pages of it, here and there
         runs[disk] = run
         times = run.report["read_times_ns"]
         assert all(times[size]["samples"] >= 16 for size in ("page", "block")), times

@@ -153,12 +153,15 @@ def test_out_of_core_with_the_standard_binary_interface(tmp_path):
 def test_through_the_page_cache(tmp_path):
     mpi = WHEELS[0]
     program = compile_program(mpi, "out_of_core.c")
-    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", store_direct="off")
+    cached = {"store_direct": "off", "unwatched": "through the page cache"}
+    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", **cached)
     assert under.status == 0, under.errors
     assert "wrong 0" in under.output
     assert {rank["store_direct"] for rank in under.report["ranks"]} == {False}
     assert under.total("bytes_written") >= 3 * 2 * 16 * MIB - 48 * MIB
-    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", store_direct="off", readahead="0")
+    with pytest.raises(AssertionError, match="of the store are in the page cache"):
+        under.kernel.assert_past_caches()
+    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", readahead="0", **cached)
     assert "wrong 0" in under.output
     assert under.total("bytes_read_ahead") == 0
 

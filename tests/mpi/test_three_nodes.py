@@ -38,9 +38,9 @@ def pressure(memory: str) -> int:
 
 
 def assert_short(run, memory: str) -> None:
-    for node in run.reports:
-        assert node["short_of_memory"] == (memory == SHORT)
-        assert memory != SHORT or node["total"]["bytes_written"] > (2 * 40 - 48) * MIB
+    assert run.short_of_memory == (memory == SHORT)
+    if memory == SHORT:
+        run.assert_paged(2 * 40 * MIB, 48 * MIB)
 
 
 def messages(mpi, what: str, memory: str, tmp_path, *arguments, **settings):
