@@ -1,5 +1,6 @@
 """The trace of a run, what it must show of a run in turns, and the page that is drawn from it."""
 
+import bisect
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 
@@ -37,6 +38,7 @@ from headroom.report.trace import (
 
 MIB = 1 << 20
 SAMPLE_EVERY = 0.01
+MOST_UNDER_WAY = 16 * MIB  # two ranks read ahead
 
 
 def report(*arguments) -> subprocess.CompletedProcess:
@@ -44,50 +46,90 @@ def report(*arguments) -> subprocess.CompletedProcess:
     return subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment(), check=False)
 
 
-def most_computing_at_once(processes) -> int:
-    """Of ranks that have had a turn; an overlap of less than a millisecond is the time between giving a slot and saying so."""
-    edges = []
+def turns_of(process) -> list[tuple[float, float]]:
+    """When it had a slot: it computes after it was ready. (What it does before it has waited for the first time is no turn.)"""
+    states = [*process.states, (process.end, BLOCKED)]
+    return [
+        (since, until)
+        for (_, before), (since, state), (until, _) in zip(states, states[1:], states[2:], strict=False)
+        if before == READY and state == COMPUTES
+    ]
+
+
+def most_at_once(spans: list[tuple[float, float]]) -> int:
+    """How many of them cover one moment. Who gives a slot up says so before somebody else can take it, so there is no overlap
+    to be allowed for."""
+    edges = sorted(edge for since, until in spans for edge in ((since, 1), (until, -1)))
+    return max(accumulate(change for _, change in edges))
+
+
+def samples_around(process, at: float) -> tuple[Sample, Sample]:
+    index = bisect.bisect_left(process.samples, at, key=lambda sample: sample.at)
+    after = process.samples[min(index, len(process.samples) - 1)]
+    return after if after.at == at else process.samples[max(index - 1, 0)], after
+
+
+def resident_at(processes, at: float) -> int:
+    """Of all together, at least: samples are not of one moment, and what a process has between two of its own is taken for the
+    less of both. (What one gives to another in between would otherwise count twice.)"""
+    return sum(min(sample.resident for sample in samples_around(process, at)) for process in processes)
+
+
+def read_until(processes, at: float) -> float:
+    """By all together, evenly between two samples."""
+    total = 0.0
     for process in processes:
-        states = process.states
-        for (at, state), (until, _) in zip(states, [*states[1:], (process.end, -1)], strict=True):
-            if state == COMPUTES and until - at > 1e-3:
-                edges += [(at, 1), (until - 1e-3, -1)]
-    now = most = 0
-    for _, change in sorted(edges):
-        now += change
-        most = max(most, now)
-    return most
+        before, after = samples_around(process, at)
+        passed = (at - before.at) / (after.at - before.at) if after.at > before.at else 0
+        total += before.read + min(max(passed, 0), 1) * (after.read - before.read)
+    return total
 
 
-def test_trace_of_a_run_in_turns(mpi, tmp_path):
+def assert_rounds_turn_direction(run, processes, whole: int, budget: int) -> None:
+    """Each round reads what does not fit, by the trace and by what the program has counted, and little more. (What was under
+    way when a round ended may count for either of two.)"""
+    rounds = re.findall(r"round \d+ read (\d+) until (\S+)\n", run.output)
+    first = processes[0]
+    ends = [first.began + float(until) - first.real_began / 1e9 for _, until in rounds]
+    read = [after - before for before, after in pairwise(read_until(processes, end) for end in ends)]
+    needed = whole - (budget - run.total("other_bytes_peak") - (len(processes) - 1) * MIB)
+    assert 1.15 * needed < whole  # which is what each would read if all went in the same direction
+    for counted, traced in zip((int(count) * MIB for count, _ in rounds[1:]), read, strict=True):
+        assert whole - budget <= counted <= 1.15 * needed, (rounds, needed)
+        assert abs(traced - counted) <= MOST_UNDER_WAY, (rounds, read)
+
+
+def test_trace_of_a_run_in_turns(mpi, engine, tmp_path):
     program = compile_program(mpi, "rounds.c", f"-I{ROOT}/include")
     folder = tmp_path / "run"
-    budget, slots, ranks = 96 * MIB, 1, 4
-    run = headroom_run(
-        [program, 48, 6], tmp_path, before=mpi.command(ranks), memory="96M", slots=slots, mode="turns", trace=folder
-    )
+    budget, slots, ranks, each, rounds = 96 * MIB, 1, 4, 48 * MIB, 6
+    settings = {"memory": "96M", "slots": slots, "mode": "turns", "engine": engine, "trace": folder}
+    run = headroom_run([program, each // MIB, rounds], tmp_path, before=mpi.command(ranks), **settings)
     assert run.status == 0 and "wrong 0" in run.output, run.errors
+    assert run.engines() == {engine}
+    run.assert_paged(ranks * each, budget, reads=rounds, writes=1 + rounds)
     assert json.loads((folder / "run.json").read_text())["total"]["bytes_read"] == run.total("bytes_read")
     (node,) = read_run(folder)
     assert [process.rank for process in node.processes] == list(range(ranks))
     assert all(process.lost == 0 for process in node.processes)
-    assert most_computing_at_once(node.processes) <= slots
     for process in node.processes:
         assert process.budget == budget and process.slots == slots
         assert len(process.samples) > 0.2 * (process.end - process.began) / SAMPLE_EVERY
         assert seconds_in(process, BLOCKED) > 0 and seconds_in(process, READY) > 0
-    # What is resident, all together: the samples are not of one moment, so what moved in between is allowed.
-    for sample in node.processes[0].samples:
-        others = [
-            max((s for s in p.samples if s.at <= sample.at), key=lambda s: s.at, default=None) for p in node.processes[1:]
-        ]
-        assert sample.resident + sum(other.resident for other in others if other) <= budget + 16 * MIB
+    turns = {process.rank: turns_of(process) for process in node.processes}
+    assert most_at_once([turn for those in turns.values() for turn in those]) == slots
+    counted = sum(run.total(name) for name in ("turns", "turns_begun_at_faults", "turns_cut_short"))
+    assert sum(map(len, turns.values())) == counted
+    # A rank that makes room for what it reads has less for a moment, by one transfer.
+    most = max(budget, run.report["peak_resident_bytes"]) + MIB
+    assert all(resident_at(node.processes, sample.at) <= most for process in node.processes for sample in process.samples)
+    assert_rounds_turn_direction(run, node.processes, ranks * each, budget)
     read = sum(process.samples[-1].read for process in node.processes)
     assert 0.9 * run.total("bytes_read") <= read <= run.total("bytes_read")
 
     sites = by_site(node, resolve([node]))
     where, faults, waited, allocated = sites[0]
-    assert where.startswith("main, rounds.c:") and allocated == ranks * 48 * MIB
+    assert where.startswith("main, rounds.c:") and allocated == ranks * each
     assert faults > 0 and waited > 0
     assert sum(row[1] for row in sites) == run.total("faults_storage")
 

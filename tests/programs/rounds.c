@@ -1,16 +1,24 @@
 /* Rounds of ranks that sweep an array each, update and check it, and meet at a barrier. Prints "wrong 0" and, for each round,
-   the MiB that all ranks of the node read from storage. usage: rounds MIB ROUNDS [SWEEPS A ROUND] */
+   the MiB that all ranks of the node read from storage, and when the last of them ended it (s since 1970).
+   usage: rounds MIB ROUNDS [SWEEPS A ROUND] */
 #include <headroom/headroom.h>
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { kMostRounds = 100 };
 
 static uint64_t bytes_read(void) {
   struct headroom_statistics now = {.size = sizeof now};
   return headroom_read_statistics != NULL && headroom_read_statistics(&now) == 0 ? now.read_bytes : 0;
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
 int main(int argc, char** argv) {
@@ -29,6 +37,7 @@ int main(int argc, char** argv) {
     MPI_Barrier(MPI_COMM_WORLD);
   }
   static uint64_t mine[kMostRounds], all[kMostRounds];
+  static double ends[kMostRounds], last[kMostRounds];
   for (int round = 0; round < rounds && round < kMostRounds; ++round) {
     const uint64_t before = bytes_read();
     for (int sweep = 0; sweep < sweeps; ++sweep) {
@@ -38,14 +47,16 @@ int main(int argc, char** argv) {
       }
     }
     mine[round] = bytes_read() - before;
+    ends[round] = now();
     MPI_Barrier(MPI_COMM_WORLD);
   }
   MPI_Reduce(mine, all, rounds, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+  MPI_Reduce(ends, last, rounds, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   uint64_t all_wrong = 0;
   MPI_Reduce(&wrong, &all_wrong, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
   if (rank == 0) {
     for (int round = 0; round < rounds && round < kMostRounds; ++round) {
-      printf("round %d read %llu\n", round, (unsigned long long)(all[round] >> 20));
+      printf("round %d read %llu until %.6f\n", round, (unsigned long long)(all[round] >> 20), last[round]);
     }
     printf("wrong %llu\n", (unsigned long long)all_wrong);
   }
