@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conditions import LACKS, need
+from conditions import LACKS
 from conftest import ENGINES, HEADROOM, WHEELS, Run, compile_program, environment, headroom_run, on_nodes, plain_run
 from kernel_watch import KernelWatch
 from running_processes import running

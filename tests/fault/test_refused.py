@@ -81,8 +81,8 @@ def test_forced_abi_that_is_another(tmp_path):
 
 
 def test_wrong_launcher_is_explained(tmp_path):
-    """N times rank 0 of 1: the launcher of another MPI. The other way round MPICH's own words would be that it is an "unsupported
-    PMI version"."""
+    """N times rank 0 of 1: the launcher of another MPI. The other way round MPICH's own words would be that it is an
+    "unsupported PMI version"."""
     program = compile_program(WHEELS[1], "out_of_core.c")
     run = headroom_run([program, 2, 1], tmp_path, before=WHEELS[0].command(3), memory="64M")
     assert run.status == 2 and "wrong 0" not in run.output
