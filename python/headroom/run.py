@@ -6,6 +6,8 @@ ends it. With -n it starts the launcher that belongs to the program's MPI, which
 passes signals on and returns the launcher's exit status.
 """
 
+import difflib
+import errno
 import os
 import shutil
 import signal
@@ -78,33 +80,69 @@ def warn_of_too_much_memory(asked: int | None) -> None:
         )
 
 
+WHY_NO_FILE = {errno.EACCES: "this user may not write there", errno.EROFS: "its file system can only be read"}
+
+
 def check_storage(asked: str, option: str = "--storage ") -> str:
     """The directory's absolute path; an error, about what `option` names, that says why memory cannot go there."""
     path = os.path.abspath(asked)
     if not os.path.isdir(path):
-        raise Refused(f"{option}{asked}: no such directory; make it, or choose another")
+        if os.path.exists(path):
+            raise Refused(f"{option}{asked}: is a file; name a directory")
+        hint = "; several directories are separated by colons" if "," in asked else "; make it, or choose another"
+        raise Refused(f"{option}{asked}: no such directory{hint}")
     try:
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
-        reason = error.strerror
-        raise Refused(f"{option}{asked}: no file can be made there ({reason}); choose another") from None
+        reason = WHY_NO_FILE.get(error.errno, f"no file can be made there ({error.strerror})")
+        raise Refused(f"{option}{asked}: {reason}; choose another") from None
     if machine.file_system_of(path) in machine.MEMORY_FILE_SYSTEMS:
-        raise Refused(f"{option}{asked} is in memory ({machine.file_system_of(path)}): nothing would be gained")
+        raise Refused(
+            f"{option}{asked} is in memory ({machine.file_system_of(path)}): nothing would be gained; choose a directory on a "
+            "disk, /var/tmp say"
+        )
     check_room(path, machine.free_in(path))
     return path
 
 
 def choose_storage(asked: str | None) -> str:
-    if asked:
+    if asked is not None:
         directories = [check_storage(directory) for directory in asked.split(":") if directory]
         if not 1 <= len(directories) <= MOST_DIRECTORIES:
-            raise Refused(f"--storage {asked}: name one to {MOST_DIRECTORIES} directories, separated by colons")
+            raise Refused(f'--storage "{asked}": name one to {MOST_DIRECTORIES} directories, separated by colons')
         return ":".join(directories)
     chosen = machine.best_storage()
     if chosen is None:
         raise Refused("no writable local directory for storage found; name one with --storage")
     check_room(chosen.path, chosen.free)
     return chosen.path
+
+
+LEAST_LARGE = 4 << 10  # a page
+MOST_READAHEAD = 1 << 30
+
+
+def check_sizes(values: dict) -> None:
+    """Sizes that cannot be meant."""
+    large, readahead = values.get("large"), values.get("readahead")
+    if large is not None and large < LEAST_LARGE:
+        raise Refused(f"--large {large}: allocations smaller than a page (4K) move with --small only; name 4K or more")
+    if readahead is not None and readahead > MOST_READAHEAD:
+        raise Refused(
+            f"--readahead {in_binary_units(readahead)}: it is read into the budget at each fault; name at most "
+            f"{in_binary_units(MOST_READAHEAD)} (8M is usual, 0 reads nothing ahead)"
+        )
+
+
+NOT_SETTINGS = {"HEADROOM_ACTIVE", "HEADROOM_SUITES"}  # the supervisor's, the tests'
+
+
+def warn_of_unknown_variables() -> None:
+    known = {settings.environment_name(setting) for setting in settings.table()}
+    for name in sorted(os.environ):
+        if name.startswith("HEADROOM_") and name not in known | NOT_SETTINGS:
+            meant = difflib.get_close_matches(name, known, n=1)
+            warn(f"{name} is no setting" + (f"; did you mean {meant[0]}?" if meant else " (see `headroom run --help`)"))
 
 
 def check_room(path: str, free: int) -> None:
@@ -119,7 +157,12 @@ def prepare_trace(directory: str) -> str:
     """Makes the directory, which takes the events and the figures of the run."""
     path = os.path.abspath(directory)
     try:
-        os.makedirs(path, exist_ok=True)
+        os.mkdir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):  # else another rank was faster
+            raise Refused(f"--trace {directory}: is a file; name a directory") from None
+    except FileNotFoundError:
+        raise Refused(f"--trace {directory}: {os.path.dirname(path)}: no such directory; make it, or choose another") from None
     except OSError as error:
         raise Refused(f"--trace {directory}: {error.strerror}; choose another directory") from None
     return path
@@ -165,6 +208,7 @@ def become(program: list[str], values: dict) -> None:
     why_not = machine.why_not_preloaded(path)
     if launcher.is_first_of_node(os.environ):
         warn_of_too_much_memory(values["memory"])
+        warn_of_unknown_variables()
         if why_not:
             warn(f"{path} runs without Headroom: {why_not}")
     values = with_checked_files(values)
@@ -212,7 +256,7 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     if not launcher.may_have_other_nodes(os.environ):
         check_share(memory, ranks)
     storage = choose_storage(values["storage"])
-    values = with_checked_files(values) | ({"storage": storage} if values["storage"] else {})
+    values = with_checked_files(values) | ({"storage": storage} if values["storage"] is not None else {})
     try:
         found = launcher.find(path, values["mpi"] or "auto")
     except launcher.NotFound as error:
@@ -266,6 +310,7 @@ def run(ranks: int | None, program: tuple[str, ...], **values) -> None:
     The exit status is the program's, or the launcher's; 2 if Headroom refuses to start it, or ends it by an error of its own;
     127 if there is no such program, 126 if it cannot be started.
     """
+    check_sizes(values)
     if ranks is None:
         become(list(program), values)
     else:

@@ -18,7 +18,11 @@ class Bytes(click.ParamType):
     def convert(self, value, param, ctx):
         if isinstance(value, int):
             return value
-        return parse_bytes(value) if parse_bytes(value) is not None else self.fail(f"{value!r} is not a size; write 512M or 4G")
+        return (
+            parse_bytes(value)
+            if parse_bytes(value) is not None
+            else self.fail(f"{value!r} is not a size: a number, and K, M, G or T (powers of 1024): 512M, 1.5G")
+        )
 
 
 def parse_bytes(text: str) -> int | None:

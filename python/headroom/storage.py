@@ -9,12 +9,17 @@ import click
 
 from headroom.errors import Refused
 from headroom.run import check_storage, library_path
-from headroom.top import jobs
+from headroom.top import jobs, programs, read
 
 
 @click.group()
 def storage() -> None:
     """The storage of jobs that run under Headroom on this node."""
+
+
+def _program_of(process: int) -> str:
+    now = read(process, {})
+    return programs(now["members"]) if now else "it has ended"
 
 
 def choose_job(process: int | None) -> int:
@@ -25,8 +30,8 @@ def choose_job(process: int | None) -> int:
     if not running:
         raise Refused("no job of yours runs under Headroom here; run this on the node whose storage is full")
     if len(running) > 1:
-        processes = ", ".join(str(each) for each in running)
-        raise Refused(f"{len(running)} jobs run here; name a process of the one you mean: --process {processes}")
+        choices = " or ".join(f"--process {each} ({_program_of(each)})" for each in running)
+        raise Refused(f"{len(running)} jobs run here; name a process of the one you mean: {choices}")
     return running[0]
 
 

@@ -25,8 +25,8 @@ MOVING = ("read", "written", "faults", "waited_ns", "messages", "message_bytes")
 STATES = ["computes", "waits in MPI", "waits for its turn"]
 NOT_IN_TURNS = "runs"  # computes or waits: the ledger is not told which
 FULL = "storage is full"
-BAR = 13
-FIRST = "  {:>4} {:<18} {:<13}"  # rank, state, bar
+BAR = 14
+FIRST = "  {:>4} {:<18} {:<14}"  # rank, state, bar
 FIRST_WIDTH = len(FIRST.format("", "", ""))
 LEAST_RANKS = 3
 WIDE = 1000  # where nobody says how much room there is
@@ -104,7 +104,7 @@ def _columns(is_short: bool, width: int) -> list[Column]:
     return [column for column in COLUMNS if column in kept]
 
 
-def _programs(members: list[dict]) -> str:
+def programs(members: list[dict]) -> str:
     return ", ".join(dict.fromkeys(member["program"] for member in members))
 
 
@@ -121,7 +121,7 @@ def _head(pid: int, now: dict, members: list[dict]) -> list[str]:
     if now["turns"]:
         memory += f", {now['held']} of {now['slots']} slots held"
     return [
-        f"{_programs(members)}: job of process {pid}, {len(members)} processes, {now['at_s']:.0f} s",
+        f"{programs(members)}: job of process {pid}, {len(members)} processes, {now['at_s']:.0f} s",
         f"  {used / MIB:.0f} of {now['budget'] / MIB:.0f} MiB used, {memory}",
     ]
 
@@ -142,9 +142,9 @@ def lines(pid: int, now: dict, before: dict | None, width: int = WIDE, height: i
     held = "resident" if now["short"] else "allocated"
     shown = [
         *_head(pid, now, members),
-        FIRST.format("rank", "", f"full: {_size(max(share, most))}")
+        FIRST.format("rank", "", f"bar: {_size(max(share, most))} =")
         + "".join(column.shown(held if column is HELD else column.name) for column in columns),
-        FIRST.format("", "", "equal share" if share >= most else "the largest")
+        FIRST.format("", "", "equal share" if share >= most else "largest rank")
         + "".join(column.shown(column.unit) for column in columns),
     ]
     said = []

@@ -109,8 +109,11 @@ const StaticRegion* static_region_of_offset(const Partition& partition, uint64_t
 
 Status open_partition(Partition& partition, int index, bool may_be_huge) {
   if (!reserve_addresses(partition, index)) {
-    base::log_warning("cannot reserve %llu MiB of addresses for evictable memory (see `ulimit -v`)",
-                      static_cast<unsigned long long>(kSmallestPartitionBytes >> 20));
+    base::log_warning(
+        "cannot reserve %llu MiB of addresses, so this process runs without Headroom, in ordinary memory; `ulimit -v "
+        "unlimited` "
+        "before it is started mends that",
+        static_cast<unsigned long long>(kSmallestPartitionBytes >> 20));
     return Status::kNoMemory;
   }
   const long descriptor = open_memory_file(may_be_huge, partition);

@@ -33,7 +33,7 @@ void store(const SettingRow& row, const char* value) {
     case SettingKind::kBytes: {
       const Result<uint64_t> bytes = parse_bytes(value);
       if (!bytes.ok()) {
-        die("%s=%s is not a size; write for example 512M or 4G", row.environment, value);
+        die("%s=%s is not a size: a number, and K, M, G or T (powers of 1024): 512M, 1.5G", row.environment, value);
       }
       memcpy(field, &bytes.value, sizeof bytes.value);
       return;

@@ -446,15 +446,14 @@ void choose_watched(Session& session) {
 
 namespace {
 
+/// Its supervisor knows by which signal it ended, and may say so later.
 void tell_of_death(int rank, int pid, const char* program) {
-  const char* cause = "it was killed or crashed (SIGKILL from the kernel means: out of memory)";
+  constexpr const char* kWhere = "its own message, or its supervisor's, says why";
   if (rank >= 0) {
-    log_warning(
-        "rank %d (process %d, %s) ended without leaving MPI: %s; its memory and its turn were given back; look for its own "
-        "message, and at `dmesg` or the batch system's log",
-        rank, pid, program, cause);
+    log_warning("rank %d (process %d, %s) ended without leaving MPI; its memory and its turn were given back; %s", rank, pid,
+                program, kWhere);
   } else {
-    log_warning("process %d (%s) ended unexpectedly: %s; its memory was given back", pid, program, cause);
+    log_warning("process %d (%s) ended unexpectedly; its memory was given back; %s", pid, program, kWhere);
   }
 }
 

@@ -201,7 +201,13 @@ def test_options_win_over_the_environment(tmp_path):
 
 def test_bad_values_are_named(tmp_path):
     wrong = [("--memory", "plenty", ""), ("--engine", "steam", ""), ("--slots", "-1", ""), ("--memory", "1M", "1.0 MiB")]
-    wrong += [("--memory", "512", "did you mean 512M"), ("--memory", "0", "0 bytes"), ("--memory", "64B", "not a size")]
+    wrong += [
+        ("--memory", "512", "did you mean 512M"),
+        ("--memory", "0", "0 bytes"),
+        ("--memory", "64B", "not a size: a number, and K, M"),
+    ]
+    wrong += [("--large", "0", "4K or more"), ("--readahead", "4T", "at most 1.0 GiB")]
+    wrong += [("--trace", tmp_path / "none/run", "no such directory")]
     wrong += [("--json", tmp_path / "none/run.json", "no such directory"), ("--json", tmp_path, "is a directory")]
     wrong += [("--memroy", "64M", "--memory")]  # not taken for the program
     for ranks in ([], ["-np", "2"]):

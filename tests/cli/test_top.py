@@ -116,9 +116,9 @@ def test_the_bar_is_of_a_share():
         return header, units, rank.count("█")
 
     header, units, length = bars(16 * MIB)
-    assert "full: 32 MiB" in header and "equal share" in units and 6 <= length <= 7
+    assert "bar: 32 MiB =" in header and "equal share" in units and 6 <= length <= 7
     header, units, length = bars(64 * MIB)
-    assert "full: 64 MiB" in header and "the largest" in units and length == 13
+    assert "bar: 64 MiB =" in header and "largest rank" in units and length == 13
 
 
 def test_states_are_known_in_turns_alone():

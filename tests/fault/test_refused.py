@@ -23,6 +23,33 @@ def test_unwritable_storage(tmp_path):
         assert f"headroom: error: --storage {path}" in run.errors
 
 
+def test_storage_that_cannot_be_meant(tmp_path):
+    (tmp_path / "file").touch()
+    for path, words in (
+        ("/var/tmp,/tmp", "no such directory; several directories are separated by colons"),
+        (tmp_path / "file", "is a file; name a directory"),
+        ("", 'storage "": name one to 8 directories'),
+        ("/dev/shm", "choose a directory on a disk, /var/tmp say"),
+    ):
+        done = plain_run([HEADROOM, "run", "--memory", "64M", "--storage", path, "true"])
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_storage_of_another_user():
+    need("root")
+    done = as_ordinary_user([HEADROOM, "run", "--memory", "64M", "--storage", "/root", "true"])
+    assert done.returncode == 2 and "--storage /root: this user may not write there; choose another" in done.stderr
+
+
+def test_unknown_variables_are_warned_of_once(mpi):
+    env = environment() | {"HEADROOM_MEMROY": "64M"}
+    done = plain_run([*mpi.command(3), HEADROOM, "run", "true"], env=env)
+    assert done.returncode == 0
+    assert (
+        done.stderr.count("headroom: warning: HEADROOM_MEMROY is no setting; did you mean HEADROOM_MEMORY?") == 1
+    ), done.stderr
+
+
 def test_storage_in_memory_is_refused(tmp_path):
     run = headroom_run([compile_program(None, "exit_status.c")], tmp_path, memory="64M", storage="/dev/shm")
     assert run.status == 2
