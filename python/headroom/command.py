@@ -12,18 +12,19 @@ from headroom.storage import storage
 from headroom.top import top
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+class InOrder(Program):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # as they are added below, not by the alphabet
+
+
+@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="headroom")
 def main() -> None:
     """A memory layer for MPI programs: unmodified programs may use more memory than the node has."""
 
 
-main.add_command(run)
-main.add_command(doctor)
-main.add_command(bench)
-main.add_command(report)
-main.add_command(top)
-main.add_command(storage)
+for command in (run, doctor, report, top, storage, bench):
+    main.add_command(command)
 
 if __name__ == "__main__":
     main()

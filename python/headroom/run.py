@@ -294,10 +294,14 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     return 128 - status if status < 0 else status
 
 
-@click.command(cls=settings.Command, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=settings.Command,
+    short_help="Start a program, or its ranks, under Headroom.",
+    context_settings={"allow_interspersed_args": False},
+)
 @click.option("-n", "-np", "--ranks", type=click.IntRange(min=1), help="start this many ranks with the program's own launcher")
 @settings.options
-@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="PROGRAM [ARGS]...")
 def run(ranks: int | None, program: tuple[str, ...], **values) -> None:
     """Run PROGRAM so that its ranks may use more memory than the node has.
 
@@ -305,7 +309,7 @@ def run(ranks: int | None, program: tuple[str, ...], **values) -> None:
     mpiexec -n 4 headroom run --memory 512M ./app args     under any launcher
     headroom run -n 4 --memory 512M ./app args             starts the launcher that belongs to the program's MPI
 
-    --memory is per node, for all ranks together. Every option is also an environment variable (HEADROOM_MEMORY, ...).
+    --memory is per node, for all ranks together. A SIZE is 512M or 1.5G, say (powers of 1024). Every option is also an environment variable (HEADROOM_MEMORY, ...).
 
     The exit status is the program's, or the launcher's; 2 if Headroom refuses to start it, or ends it by an error of its own;
     127 if there is no such program, 126 if it cannot be started.

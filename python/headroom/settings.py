@@ -53,18 +53,26 @@ def _type_of(setting: dict):
     return {"bytes": Bytes(), "count": click.IntRange(min=0), "path": click.Path()}.get(setting["kind"], str)
 
 
+def meaning_of(setting: dict) -> str:
+    """With what its choices mean, where the table says it of each."""
+    each = zip(setting.get("choices", []), setting.get("choices_mean", []), strict=False)
+    said = "; ".join(f"{choice}: {means}" for choice, means in each)
+    return setting["meaning"] + (f"; {said}" if said else "")
+
+
 def options(command: Callable) -> Callable:
     """Adds an option for each setting that is shown; the environment variable of the same name is its default."""
     for setting in reversed(table()):
         if not setting.get("shown", True):
             continue
         default = setting.get("default_text") or setting["default"]
+        meaning = meaning_of(setting)
         command = click.option(
             "--" + setting["name"].replace("_", "-"),
             setting["name"],
             type=_type_of(setting),
             envvar=environment_name(setting),
-            help=f"{setting['meaning']} [default: {default}]" if default else setting["meaning"],
+            help=f"{meaning} [default: {default}]" if default else meaning,
         )(command)
     return command
 

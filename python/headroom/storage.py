@@ -12,7 +12,7 @@ from headroom.run import check_storage, library_path
 from headroom.top import jobs, programs, read
 
 
-@click.group()
+@click.group(short_help="Give a running job more storage.")
 def storage() -> None:
     """The storage of jobs that run under Headroom on this node."""
 
@@ -35,7 +35,7 @@ def choose_job(process: int | None) -> int:
     return running[0]
 
 
-@storage.command()
+@storage.command(short_help="Add a directory to a job whose storage is full.")
 @click.argument("directory")
 @click.option("--process", type=int, help="a process of the job (`headroom top` shows one), if several run here")
 def add(directory: str, process: int | None) -> None:

@@ -169,7 +169,7 @@ def screen(seen: list[tuple[int, dict, dict | None]], width: int, height: int | 
     return text
 
 
-@click.command()
+@click.command(short_help="Show the jobs of this node, live.")
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="seconds between two looks")
 @click.option("--once", is_flag=True, help="look once (twice, an interval apart, for the rates) and end")
 @click.option("--json", "as_json", is_flag=True, help="one line of JSON a look and job, for machines")

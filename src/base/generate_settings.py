@@ -55,6 +55,12 @@ def cpp(settings: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def choices_of(setting: dict) -> str:
+    if "choices_mean" not in setting:
+        return ", ".join(f"`{choice}`" for choice in setting["choices"])
+    return "; ".join(f"`{choice}`: {means}" for choice, means in zip(setting["choices"], setting["choices_mean"], strict=True))
+
+
 def markdown(settings: list[dict]) -> str:
     lines = [
         "# Settings",
@@ -76,7 +82,7 @@ def markdown(settings: list[dict]) -> str:
         default = setting.get("default_text") or setting["default"] or "none"
         meaning = setting["meaning"]
         if setting["kind"] == "choice":
-            meaning += ": " + ", ".join(f"`{choice}`" for choice in setting["choices"])
+            meaning += ": " + choices_of(setting)
         option = f"`--{setting['name'].replace('_', '-')}`" if setting.get("shown", True) else "(environment only)"
         lines.append(f"| {option} | `HEADROOM_{setting['name'].upper()}` | {default} | {meaning} |")
     return "\n".join(lines) + "\n"

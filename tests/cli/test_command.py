@@ -46,6 +46,17 @@ def test_help_has_every_setting_and_only_those():
     assert headings == ["Options", "Memory", "Storage", "Turns", "Messages", "What is said"]
 
 
+def test_help_is_not_cut_and_in_the_order_of_use():
+    for words in ([], ["bench"], ["storage"]):
+        text = plain_run([HEADROOM, *words, "--help"], env=environment() | {"COLUMNS": "80"}).stdout
+        assert "..." not in text.split("Commands:")[1], text
+    listed = plain_run([HEADROOM, "--help"]).stdout.split("Commands:")[1]
+    assert re.findall(r"^  (\w+)", listed, re.M) == ["run", "doctor", "report", "top", "storage", "bench"]
+    text = re.sub(r"\s+", " ", plain_run([HEADROOM, "run", "--help"]).stdout)
+    assert text.startswith("Usage: headroom run [OPTIONS] PROGRAM [ARGS]...")
+    assert "A SIZE is 512M or 1.5G" in text and "lazy: only on need" in text
+
+
 def test_doctor_says_what_there_is():
     done = plain_run([HEADROOM, "doctor"])
     assert done.returncode == 0, done.stdout

@@ -6,7 +6,7 @@ from headroom.bench.messages import messages
 from headroom.bench.paging import paging
 
 
-@click.group()
+@click.group(short_help="Measure with and without Headroom.")
 def bench() -> None:
     """Measure with and without Headroom, side by side, on this machine."""
 

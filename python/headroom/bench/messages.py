@@ -136,7 +136,7 @@ def show(rows: list[Row]) -> None:
         click.echo(f"{row.what:<30} {size:>9} {times} {row.ratio:>7.2f} {row.noise:>7.2f}{others}")
 
 
-@click.command()
+@click.command(short_help="Messages inside a node: Headroom and the MPI library.")
 @click.option("--mpi", "prefixes", multiple=True, type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
 @click.option("--compare", multiple=True, type=FOLDER, help="an MPI that runs the same program, in its best setting: a column")
 @click.option("--group", "groups", multiple=True, type=click.Choice(list(GROUPS)), help="what to measure (default: all)")

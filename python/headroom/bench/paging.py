@@ -314,7 +314,7 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
     return True, True
 
 
-@click.command()
+@click.command(short_help="Memory beyond the budget: Headroom and swap (25 min.).")
 @click.option("--mpi", "prefix", type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
 @click.option(
     "--group", "groups", multiple=True, type=click.Choice(list(GROUPS)), help="what to measure (default: all but quick ones)"
@@ -344,6 +344,8 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
 @click.option("--plot", "plot_file", type=OUTPUT, help="file that takes a drawing, SVG")
 def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_file, plot_file) -> None:
     """Memory beyond the budget: in memory, under Headroom with each policy, and with the kernel's swap.
+
+    Three rounds of all groups take about 25 minutes; --group names one, --rounds 1 is quicker.
 
     "enough" is Headroom with memory enough.
     "/swap" (or "/plain") above 1 means that Headroom with --evict auto is faster; "of bound" is the time the disk needs for

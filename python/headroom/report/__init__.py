@@ -15,7 +15,7 @@ from headroom.report.trace import read_run, trace_files
 from headroom.run import check_output
 
 
-@click.command()
+@click.command(short_help="Draw a run that was traced.")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="the page [default: DIRECTORY/report.html]")
 @click.option("--measure/--no-measure", default=True, help="whether to measure what the storage can do, for a second or two")
