@@ -6,9 +6,11 @@ ends it. With -n it starts the launcher that belongs to the program's MPI, which
 passes signals on and returns the launcher's exit status.
 """
 
+import contextlib
 import difflib
 import errno
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -168,6 +170,16 @@ def prepare_trace(directory: str) -> str:
     return path
 
 
+COMMAND_FILE = "command"  # in the directory of a trace
+
+
+def note_command(directory: str, program: list[str], values: dict) -> None:
+    """For the page of the report: how the program was started, with the memory that it had."""
+    words = ["headroom", "run", *settings.to_options(values), *program]
+    with contextlib.suppress(OSError), open(os.path.join(directory, COMMAND_FILE), "w") as file:
+        file.write(shlex.join(words) + "\n")
+
+
 def check_output(file: str | Path, option: str) -> str:
     """The file's absolute path; an error now, about `option`, if it could not be written at the end."""
     path = os.path.abspath(file)
@@ -214,6 +226,8 @@ def become(program: list[str], values: dict) -> None:
     values = with_checked_files(values)
     check_share(choose_memory(values["memory"]), launcher.ranks_on_node(os.environ))
     values |= {"memory": choose_memory(values["memory"]), "storage": choose_storage(values["storage"])}
+    if values["trace"] and launcher.is_first_rank(os.environ):
+        note_command(values["trace"], program, values)
     environment = dict(os.environ) | settings.to_environment(values)
 
     if "HEADROOM_JOB" not in environment or "HEADROOM_ACTIVE" in os.environ:  # what an outer run set does not count

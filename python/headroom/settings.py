@@ -84,7 +84,7 @@ class Command(click.Command):
         about = {setting["name"]: setting["about"] for setting in table()}
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            if record := parameter.get_help_record(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
                 sections.setdefault(about.get(parameter.name, "options"), []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading.capitalize()):
@@ -99,9 +99,16 @@ def to_environment(values: dict) -> dict[str, str]:
     }
 
 
+def _written(value: object, kind: str) -> str:
+    """As a person would write it."""
+    return f"{value >> 20}M" if kind == "bytes" and value and value % (1 << 20) == 0 else str(value)
+
+
 def to_options(values: dict) -> list[str]:
     """Options of `headroom run` for the settings that have a value."""
-    known = {setting["name"] for setting in table()}
+    kinds = {setting["name"]: setting["kind"] for setting in table()}
     return [
-        f"--{name.replace('_', '-')}={value}" for name, value in values.items() if name in known and value not in (None, "")
+        f"--{name.replace('_', '-')}={_written(value, kinds[name])}"
+        for name, value in values.items()
+        if name in kinds and value not in (None, "")
     ]

@@ -281,6 +281,20 @@ def test_progress_is_shown_of_long_work_on_a_terminal(monkeypatch):
     assert shown_after(60, Terminal()) == "" and shown_after(-1, io.StringIO()) == ""
 
 
+def test_the_page_says_which_run_it_is(tmp_path):
+    program = [sys.executable, "-c", "bytearray(64 << 20)"]
+    headroom_run(program, tmp_path, memory="32M", trace=tmp_path / "trace")
+    done = plain_run([HEADROOM, "report", "--no-measure", tmp_path / "trace"])
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "trace/report.html").read_text()
+    assert re.search(r"<title>Headroom: python[\d.]*, 1 process, \d{4}-\d\d-\d\d \d\d:\d\d</title>", page)
+    assert re.search(r"<p>headroom run --memory=32M .*python[\d.]* -c", page)
+    counters = page[page.index("<details><summary>All counters</summary>") :]
+    assert re.search(r"<td>allocated_bytes_peak</td><td>[\d.]+ MiB</td>", counters)
+    assert re.search(r"<td>storage_wait_ns</td><td>[\d.]+ s</td>", counters)
+    assert re.search(r"<td>faults</td><td>\d+</td><td>\d+</td><td>faults</td>", counters)
+
+
 def test_a_page_that_cannot_be_written(tmp_path):
     program = [sys.executable, "-c", "bytearray(8 << 20)"]
     headroom_run(program, tmp_path, memory="64M", trace=tmp_path / "trace")

@@ -1,5 +1,6 @@
 """`headroom report`: one page about a run that was traced with `headroom run --trace DIRECTORY`."""
 
+import contextlib
 import json
 import socket
 from importlib.util import find_spec
@@ -12,7 +13,14 @@ from headroom.report.advice import advise, shares
 from headroom.report.messages import figures, has_messages
 from headroom.report.progress import progress_of
 from headroom.report.trace import read_run, trace_files
-from headroom.run import check_output
+from headroom.run import COMMAND_FILE, check_output
+
+
+def command_of(directory: Path) -> str:
+    """How the run was started, if it has said."""
+    with contextlib.suppress(OSError):
+        return (directory / COMMAND_FILE).read_text().strip()
+    return ""
 
 
 @click.command(short_help="Draw a run that was traced.")
@@ -61,7 +69,7 @@ def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -
     from headroom.report import page
 
     try:
-        page.write_page(nodes, limits, path)
+        page.write_page(nodes, limits, path, command_of(directory))
     except OSError as error:
         raise Refused(f"the page cannot be written to {path}: {error.strerror}; name another file with --output") from None
     for node in nodes:

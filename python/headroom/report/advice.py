@@ -76,7 +76,7 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
             text += ", often because their memory would not have fitted beside that of those who computed"
         elif node.figures["slots"] < node.figures["cores"]:
             text += f"; {node.figures['cores']} cores are there, --slots is {node.figures['slots']}"
-        said.append((where["waiting for a turn"], text + "."))
+        said.append((where["waiting for a turn"], text + ". More --memory lets more of them compute at once."))
     if stood := total.get("storage_full_ns", 0) / 1e9:
         said.append(
             (1.0, f"Storage was full: processes stood still for {stood:.1f} s together. Give it more room (--storage).")
@@ -86,12 +86,21 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
             (
                 total["other_bytes_peak"] / budget / 2,
                 f"{total['other_bytes_peak'] / MIB:.0f} MiB of the budget cannot leave memory: what the MPI and C libraries "
-                "allocate" + ("" if total["small_object_bytes"] else ", and small allocations (see --small)") + ".",
+                "allocate"
+                + ("" if total["small_object_bytes"] else ", and small allocations (see --small)")
+                + ". Add as much to --memory, or start fewer ranks.",
             )
         )
     if total["evictions_given_up"] > total["blocks_evicted"] / 10:
-        said.append((0.1, "Many blocks were in use again while they were being written out: the budget is tight."))
+        said.append(
+            (0.1, "Many blocks were in use again while they were being written out: the budget is tight, raise --memory.")
+        )
     if total["turns_overdue"]:
-        said.append((0.05, f"{total['turns_overdue']} times a rank had waited 5 s and computed without a slot."))
+        said.append(
+            (
+                0.05,
+                f"{total['turns_overdue']} times a rank had waited 5 s and computed without a slot: turns are long, raise --slots or --memory.",
+            )
+        )
     said.sort(reverse=True)
     return [text for _, text in said] or ["Memory was short, and it cost little."]

@@ -60,6 +60,10 @@ def meanings() -> dict[str, str]:
     return {counter["name"]: counter["meaning"] for counter in read_table("trace/counters.toml")["counter"]}
 
 
+def units() -> dict[str, str]:
+    return {counter["name"]: counter["unit"] for counter in read_table("trace/counters.toml")["counter"]}
+
+
 def all_calls(counted: dict) -> int:
     """Collective calls, direct or not."""
     return counted["collectives_direct"] + sum(counted[name] for name in PASSED_COLLECTIVES)

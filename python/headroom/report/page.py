@@ -1,6 +1,7 @@
 """One self-contained page of a run: drawings, where the time went, faults by who allocated the memory, advice, all figures."""
 
 import html
+from datetime import datetime
 from pathlib import Path
 
 from headroom.report import messages, sites
@@ -47,6 +48,13 @@ def size(count: float) -> str:
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
     return f"{count:.0f} B"
+
+
+PLAIN = {"bytes", "ns"}  # shown with a unit of their own
+
+
+def in_unit(count: int, unit: str) -> str:
+    return size(count) if unit == "bytes" else f"{count / 1e9:.3f} s" if unit == "ns" else str(count)
 
 
 def line(cells: list[str], tag: str) -> str:
@@ -199,21 +207,34 @@ def counters(node: Node) -> str:
         return ""
     totals = node.figures["total"]
     shown = [name for name, value in totals.items() if value]
-    rows = [[name, str(totals[name]), *(str(rank[name]) for rank in ranks)] for name in shown]
+    units = messages.units()
+    rows = [
+        [name, *(in_unit(each[name], units[name]) for each in (totals, *ranks)), "" if units[name] in PLAIN else units[name]]
+        for name in shown
+    ]
     names = [f"rank {rank['rank']}" if rank["rank"] >= 0 else f"process {rank['process']}" for rank in ranks]
-    return f"<details><summary>All counters</summary>{table(['', 'total', *names], rows)}</details>"
+    return f"<details><summary>All counters</summary>{table(['', 'total', *names, 'unit'], rows)}</details>"
 
 
-def section(node: Node, drawn: dict[str, dict[str, str]], names: dict, limit: dict[str, float]) -> str:
-    ranks = node.figures.get("ranks") or [{}]
-    program = ranks[0].get("program", "a program")
+def title(node: Node) -> str:
+    """The program, how many there were, and when it began."""
+    program = (node.figures.get("ranks") or [{}])[0].get("program", "a program")
+    ranks = sum(rank["rank"] >= 0 for rank in node.figures.get("ranks", []))
+    count, noun = (ranks, "rank") if ranks else (len(node.processes), "process")
+    plural = "" if count == 1 else "s" if ranks else "es"
+    began = datetime.fromtimestamp(min(process.real_began for process in node.processes) / 1e9)
+    return f"{program}, {count} {noun}{plural}, {began:%Y-%m-%d %H:%M}"
+
+
+def section(node: Node, drawn: dict[str, dict[str, str]], names: dict, limit: dict[str, float], command: str) -> str:
     lost = sum(process.lost for process in node.processes)
 
     def picture(what: str) -> str:
         return "".join(f'<div class="{theme}">{svg}</div>' for theme, svg in drawn[what].items())
 
     parts = [
-        f"<h1>{html.escape(program)}, {len(node.processes)} processes on {html.escape(node.name)}</h1>",
+        f"<h1>{html.escape(title(node))} on {html.escape(node.name)}</h1>",
+        f"<p>{html.escape(command)}</p>" if command else "",
         f"<p>Storage: {html.escape(node.figures.get('storage', 'not known'))}"
         + (f", which can read {limit['read']:.0f} and write {limit['write']:.0f} MiB/s" if limit else "")
         + "</p>",
@@ -238,7 +259,7 @@ def section(node: Node, drawn: dict[str, dict[str, str]], names: dict, limit: di
     return "<section>" + "\n".join(parts) + "</section>"
 
 
-def write_page(nodes: list[Node], limits: dict[str, dict], path: Path) -> None:
+def write_page(nodes: list[Node], limits: dict[str, dict], path: Path, command: str = "") -> None:
     from headroom.report import drawings
 
     sections = []
@@ -259,9 +280,11 @@ def write_page(nodes: list[Node], limits: dict[str, dict], path: Path) -> None:
                 drawn[what] = drawings.in_both_themes(*arguments)
                 done(1)
             done(MOST_DRAWINGS - len(wanted))
-            sections.append(section(node, drawn, names, limit))
+            sections.append(section(node, drawn, names, limit, command))
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Headroom: a run</title><style>{STYLE}</style></head><body>" + "<hr>".join(sections) + "</body></html>\n"
+        f"<title>Headroom: {html.escape(title(nodes[0]))}</title><style>{STYLE}</style></head><body>"
+        + "<hr>".join(sections)
+        + "</body></html>\n"
     )
     path.write_text(page, encoding="utf-8")
