@@ -52,9 +52,10 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
         return [f"Memory was enough: {footprint / MIB:.0f} MiB of {budget / MIB:.0f} MiB were used, and nothing was moved."]
     seconds = node.end or 1.0
     moved = (total["bytes_read"] + total["bytes_written"]) / MIB
+    processes = "1 process" if len(node.processes) == 1 else f"{len(node.processes)} processes"
     if where["waiting for storage"] > 0.1:
         text = (
-            f"{len(node.processes)} processes waited for storage {where['waiting for storage']:.0%} of the time, while it "
+            f"{processes} waited for storage {where['waiting for storage']:.0%} of the time, while it "
             f"moved {moved / seconds:.0f} MiB/s on average"
         )
         if limit:
