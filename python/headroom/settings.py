@@ -50,7 +50,7 @@ def choice_of(name: str) -> click.Choice:
 def _type_of(setting: dict):
     if setting["kind"] == "choice":
         return click.Choice(setting["choices"])
-    return {"bytes": Bytes(), "count": click.IntRange(min=0), "path": click.Path()}.get(setting["kind"], str)
+    return {"bytes": Bytes(), "count": click.IntRange(min=0), "path": click.Path(readable=False)}.get(setting["kind"], str)
 
 
 def meaning_of(setting: dict) -> str:
