@@ -323,7 +323,8 @@ def run(ranks: int | None, program: tuple[str, ...], **values) -> None:
     mpiexec -n 4 headroom run --memory 512M ./app args     under any launcher
     headroom run -n 4 --memory 512M ./app args             starts the launcher that belongs to the program's MPI
 
-    --memory is per node, for all ranks together. A SIZE is 512M or 1.5G, say (powers of 1024). Every option is also an environment variable (HEADROOM_MEMORY, ...).
+    --memory is per node, for all ranks together. A SIZE is 512M or 1.5G, say (powers of 1024). Every option is
+    also an environment variable (HEADROOM_MEMORY, ...).
 
     The exit status is the program's, or the launcher's; 2 if Headroom refuses to start it, or ends it by an error of its own;
     127 if there is no such program, 126 if it cannot be started.

@@ -100,7 +100,8 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
         said.append(
             (
                 0.05,
-                f"{total['turns_overdue']} times a rank had waited 5 s and computed without a slot: turns are long, raise --slots or --memory.",
+                f"{total['turns_overdue']} times a rank had waited 5 s and computed without a slot: turns are "
+                "long, raise --slots or --memory.",
             )
         )
     said.sort(reverse=True)
