@@ -131,7 +131,7 @@ def test_who_has_finalized_may_end_as_it_likes(how, tmp_path):
         assert (run.status, run.output) == (0, "ok\n"), run.errors
         assert "ended" not in run.errors, run.errors
         assert len(run.reports) == 1 and len(run.report["ranks"]) == 2, run.errors
-        assert run.errors.count("MiB budget") == 1, run.errors
+        assert run.errors.count("headroom:   memory ") == 1, run.errors
 
 
 def test_memory_of_who_has_left_is_the_nodes_again(mpi, tmp_path):
