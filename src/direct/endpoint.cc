@@ -299,7 +299,7 @@ bool Endpoint::take_next(Receiving& receiving) {
   return true;
 }
 
-/// Gives `receiving` a message that is there; or it turns out to have one already, from elsewhere.
+/// Gives `receiving` a message that is there. It waits nowhere else yet, so it is not asked.
 bool Endpoint::take_waiting(Receiving& receiving, bool looks) {
   if (take_next(receiving)) {
     return true;
@@ -313,12 +313,6 @@ bool Endpoint::take_waiting(Receiving& receiving, bool looks) {
     const int member = message->member;
     const uint64_t bytes = message->bytes;
     const bool claimed = claim(record, member);
-    if (claimed && receiving.may_take != nullptr &&
-        !receiving.may_take(receiving.owner, message->envelope.tag, ++asked_about_)) {
-      unclaim(record);
-      receiving.withdrawn = true;
-      return true;
-    }
     unexpected_.remove(message);
     give_to(free_messages_, message);
     if (claimed) {
@@ -329,34 +323,58 @@ bool Endpoint::take_waiting(Receiving& receiving, bool looks) {
   return false;
 }
 
+void Endpoint::post(Receiving& receiving) {
+  posted_.append(&receiving);
+  count_asking(receiving, 1);
+}
+
 void Endpoint::receive(Receiving& receiving) {
   {
     const Guard guard(*this);
     // Where others are posted the program is about to wait for many. Looking at the channels takes the lines that come next
     // from those who are writing them, and a receive need not: who waits will.
-    if (!take_waiting(receiving, posted_.count() == 0 || receiving.may_take != nullptr)) {
-      posted_.append(&receiving);
-      count_asking(receiving, 1);
+    if (!take_waiting(receiving, posted_.count() == 0)) {
+      post(receiving);
       return;
     }
   }
   (void)finish(receiving);
 }
 
-bool Endpoint::receive_if_there(Receiving& receiving) {
+bool Endpoint::receive_elsewhere_too(Receiving& receiving) {
   {
     const Guard guard(*this);
     if (!take_waiting(receiving, true)) {
-      return false;
+      if (!receiving.begin_elsewhere(receiving.owner)) {
+        return false;
+      }
+      post(receiving);
+      return true;
     }
   }
   (void)finish(receiving);
   return true;
 }
 
+void Endpoint::begin_elsewhere_again(Receiving& receiving) {
+  const Guard guard(*this);
+  if (has_message(receiving) || !receiving.begin_elsewhere(receiving.owner)) {
+    return;
+  }
+  if (!receiving.withdrawn) {
+    unpost(receiving);
+  }
+  receiving.withdrawn = false;
+  post(receiving);
+}
+
+bool Endpoint::has_message(const Receiving& receiving) {
+  return receiving.complete.load(std::memory_order_relaxed) || receiving.record != nullptr;
+}
+
 /// False if it has a message.
 bool Endpoint::take_out_of_queue(Receiving& receiving) {
-  if (receiving.complete.load(std::memory_order_relaxed) || receiving.record != nullptr) {
+  if (has_message(receiving)) {
     return false;
   }
   if (!receiving.withdrawn) {

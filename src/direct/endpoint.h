@@ -108,9 +108,11 @@ struct Receiving : PostedReceive {
   uint64_t streamed = 0;
   Receiving* next = nullptr;      // among those fed by streams, or those that are left
   Receiving* previous = nullptr;  // among those that are left
-  // A receive that waits for messages elsewhere too (the MPI library's, from other nodes) is asked before it gets one here;
-  // called with the endpoint's lock, by a thread of the program's, so it calls nothing of the program's. `message` tells
-  // messages apart. nullptr: it is not asked.
+  // A receive that waits for messages elsewhere too (the MPI library's, from other nodes) is begun there, or says that it is
+  // not, and is asked before it gets a message here. One that is refused is elsewhere's for good, which is right only as long
+  // as such receives have the same order on both ways. So both are called with the endpoint's lock, by a thread of the
+  // program's, and call nothing of the program's. `message` tells messages apart. nullptr: it is not asked.
+  bool (*begin_elsewhere)(void* owner) = nullptr;
   bool (*may_take)(void* owner, int32_t tag, uint64_t message) = nullptr;
   void* owner = nullptr;
   bool withdrawn = false;  // it was taken out of the queue, since it got a message elsewhere
@@ -182,8 +184,11 @@ class Endpoint {
   /// Matches `receiving` with a message that is there, or posts it. Its fields `envelope`, `into` and `member` are set.
   void receive(Receiving& receiving);
   bool cancel(Receiving& receiving);
-  /// Matches `receiving` with a message that is there; false, and it is not posted, if there is none.
-  bool receive_if_there(Receiving& receiving);
+  /// The same of a receive that waits elsewhere too, unless its message is there: it is begun there and posted here in one
+  /// step. False: it could not be begun, and is not posted.
+  bool receive_elsewhere_too(Receiving& receiving);
+  /// Begins it elsewhere once more: it is the last there, so it is the last here, too. Not if it has a message.
+  void begin_elsewhere_again(Receiving& receiving);
   /// The receive got a message elsewhere; false if it has one here.
   bool withdraw(Receiving& receiving);
   /// Copies the content that was left to the thread that waits for it (Receiving::is_left). True if the receive is complete.
@@ -280,7 +285,9 @@ class Endpoint {
   void arrived(int member, RecordHeader* record);
   bool hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes);
   bool take_waiting(Receiving& receiving, bool looks);
+  static bool has_message(const Receiving& receiving);
   bool take_out_of_queue(Receiving& receiving);
+  void post(Receiving& receiving);
   void unpost(Receiving& receiving);
   void count_asking(const Receiving& receiving, int change);
   void ask_what_was_not_asked();
@@ -392,7 +399,8 @@ struct EndpointFunctions {
   void (*receive)(Receiving& receiving);
   bool (*receive_next)(int member, const Envelope& wanted, const Content& into, NextMessage& got);
   bool (*cancel_receive)(Receiving& receiving);
-  bool (*receive_if_there)(Receiving& receiving);
+  bool (*receive_elsewhere_too)(Receiving& receiving);
+  void (*begin_elsewhere_again)(Receiving& receiving);
   bool (*withdraw)(Receiving& receiving);
   bool (*finish)(Receiving& receiving);
   bool (*find)(const Envelope& wanted, Found& found);

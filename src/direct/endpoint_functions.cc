@@ -23,6 +23,8 @@ EndpointFunctions endpoint_functions() {
   };
   functions.cancel_receive = [](Receiving& receiving) { return endpoint().cancel(receiving); };
   functions.receive_if_there = [](Receiving& receiving) { return endpoint().receive_if_there(receiving); };
+  functions.receive_elsewhere_too = [](Receiving& receiving) { return endpoint().receive_elsewhere_too(receiving); };
+  functions.begin_elsewhere_again = [](Receiving& receiving) { endpoint().begin_elsewhere_again(receiving); };
   functions.withdraw = [](Receiving& receiving) { return endpoint().withdraw(receiving); };
   functions.finish = [](Receiving& receiving) { return endpoint().finish(receiving); };
   functions.find = [](const Envelope& wanted, Found& found) { return endpoint().find(wanted, found); };

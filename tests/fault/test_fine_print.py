@@ -112,7 +112,11 @@ def test_a_rank_that_sends_and_sends_waits_some_time(attach, mpi, tmp_path):
     assert run.total("messages_aside") > 300
 
 
-@pytest.mark.parametrize("case", ["probes", "freed_on_nodes", "handlers", "handlers_talk", "forgotten_errors"])
+ON_TWO_NODES = ["probes", "freed_on_nodes", "handlers", "handlers_talk", "forgotten_errors"]
+ON_TWO_NODES += ["orders_of_threads", "orders_again"]
+
+
+@pytest.mark.parametrize("case", ON_TWO_NODES)
 def test_fine_print_of_mpi_on_two_nodes(case, mpi, tmp_path):
     program = compile_program(mpi, "fine_print_mpi.c")
     before = [*mpi.command(4), *on_nodes(2)]

@@ -4,6 +4,7 @@
 
 #include "fine_print_mpi_errors.h"
 #include "fine_print_mpi_job.h"
+#include "fine_print_mpi_orders.h"
 #include "fine_print_mpi_progress.h"
 #include "fine_print_mpi_requests.h"
 
@@ -110,7 +111,8 @@ static void become_nothing(void) {
 
 int main(int argc, char** argv) {
   int provided;
-  if (argc > 1 && (strcmp(argv[1], "probes") == 0 || strncmp(argv[1], "handlers", 8) == 0)) {
+  if (argc > 1 &&
+      (strcmp(argv[1], "probes") == 0 || strncmp(argv[1], "handlers", 8) == 0 || strcmp(argv[1], "orders_of_threads") == 0)) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   } else {
     MPI_Init(&argc, &argv);
@@ -146,6 +148,10 @@ int main(int argc, char** argv) {
     forgotten_errors();
   } else if (strcmp(name, "handlers_talk") == 0) {
     handlers_talk();
+  } else if (strcmp(name, "orders_of_threads") == 0) {
+    orders_of_threads();
+  } else if (strcmp(name, "orders_again") == 0) {
+    orders_again();
   } else if (strncmp(name, "leave", 5) != 0) {
     wrong = "no such case";
   }

@@ -369,42 +369,110 @@ TEST_F(Endpoints, MemoryThatIsNotSharedIsReadByAttaching) {
 
 TEST_F(Endpoints, AReceiveThatIsAskedFirstMayHaveItsMessageAlready) {
   for (const uint64_t bytes : {10, 5000, 50000}) {
-    for (const bool before : {false, true}) {
-      std::vector<char> content(bytes);
-      fill(content, 5);
-      std::vector<char> buffer(bytes);
-      Receiving refuses;
-      Receiving takes;
-      int asked = 0;
-      for (Receiving* receiving : {&refuses, &takes}) {
-        receiving->envelope = {9, kAny, 3};
-        receiving->into = {buffer.data(), buffer.size(), nullptr};
-        receiving->owner = &asked;
-      }
-      refuses.may_take = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) < 0; };
-      takes.may_take = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) > 0; };
-      Sending* sending = nullptr;
-      if (before) {
-        (void)send(0, 3, content, true, sending);
-        (void)ends[1]->progress();
-      }
-      ends[1]->receive(refuses);
-      EXPECT_EQ(before, refuses.withdrawn);
-      ends[1]->receive(takes);
-      if (!before) {
-        (void)send(0, 3, content, true, sending);
-        (void)ends[1]->progress();
-      }
-      EXPECT_TRUE(refuses.withdrawn);
-      EXPECT_FALSE(refuses.complete.load());
-      EXPECT_TRUE(ends[1]->withdraw(refuses));
-      ASSERT_TRUE(takes.complete.load());
-      EXPECT_FALSE(ends[1]->withdraw(takes));
-      EXPECT_EQ(2, asked);
-      EXPECT_EQ(content, buffer);
-      EXPECT_TRUE(ends[0]->is_finished(sending));
+    std::vector<char> content(bytes);
+    fill(content, 5);
+    std::vector<char> buffer(bytes);
+    Receiving refuses;
+    Receiving takes;
+    int asked = 0;
+    for (Receiving* receiving : {&refuses, &takes}) {
+      receiving->envelope = {9, kAny, 3};
+      receiving->into = {buffer.data(), buffer.size(), nullptr};
+      receiving->owner = &asked;
     }
+    refuses.may_take = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) < 0; };
+    takes.may_take = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) > 0; };
+    ends[1]->receive(refuses);
+    EXPECT_FALSE(refuses.withdrawn);
+    ends[1]->receive(takes);
+    Sending* sending = nullptr;
+    (void)send(0, 3, content, true, sending);
+    (void)ends[1]->progress();
+    EXPECT_TRUE(refuses.withdrawn);
+    EXPECT_FALSE(refuses.complete.load());
+    EXPECT_TRUE(ends[1]->withdraw(refuses));
+    ASSERT_TRUE(takes.complete.load());
+    EXPECT_FALSE(ends[1]->withdraw(takes));
+    EXPECT_EQ(2, asked);
+    EXPECT_EQ(content, buffer);
+    EXPECT_TRUE(ends[0]->is_finished(sending));
   }
+}
+
+/// What stands for the MPI library: receives in the order in which they were begun there.
+struct Elsewhere {
+  struct Waiting : Receiving {
+    Elsewhere* library = nullptr;
+    std::vector<char> buffer = std::vector<char>(100);
+  };
+  std::vector<Waiting*> order;
+  bool refuses = false;
+
+  void prepare(Waiting& waiting) {
+    waiting.library = this;
+    waiting.envelope = {9, kAny, 5};
+    waiting.into = {waiting.buffer.data(), waiting.buffer.size(), nullptr};
+    waiting.owner = &waiting;
+    waiting.begin_elsewhere = [](void* owner) {
+      auto* begun = static_cast<Waiting*>(owner);
+      Elsewhere& library = *begun->library;
+      if (library.refuses) {
+        return false;
+      }
+      begun->may_take = [](void* asked, int32_t, uint64_t) {
+        return static_cast<Waiting*>(asked)->library->order.front() == asked;
+      };
+      std::erase(library.order, begun);
+      library.order.push_back(begun);
+      return true;
+    };
+  }
+};
+
+// A receive that may not have a message is never asked again. That it is asked in the right order is up to who begins it.
+TEST_F(Endpoints, ReceivesHaveOneOrderHereAndElsewhere) {
+  std::vector<char> content(100);
+  Sending* sending = nullptr;
+  Elsewhere library;
+  Elsewhere::Waiting waiting[3];
+  for (Elsewhere::Waiting& each : waiting) {
+    library.prepare(each);
+    EXPECT_TRUE(ends[1]->receive_elsewhere_too(each));
+  }
+  ends[1]->begin_elsewhere_again(waiting[0]);  // as after a message that went to another one
+  library.refuses = true;
+  ends[1]->begin_elsewhere_again(waiting[1]);  // which keeps its place
+  for (const int next : {1, 2, 0}) {
+    EXPECT_FALSE(waiting[next].complete.load());
+    fill(content, static_cast<uint32_t>(next));
+    ASSERT_EQ(SendOutcome::kComplete, send(0, 5, content, false, sending));
+    take_all(1);
+    EXPECT_TRUE(waiting[next].complete.load());
+    EXPECT_EQ(content, waiting[next].buffer);
+    library.order.erase(library.order.begin());
+    library.refuses = false;
+    ends[1]->begin_elsewhere_again(waiting[next]);  // it has its message
+  }
+  EXPECT_TRUE(library.order.empty());
+}
+
+TEST_F(Endpoints, WhatIsThereIsNotWaitedForElsewhere) {
+  std::vector<char> content(100);
+  Sending* sending = nullptr;
+  Elsewhere library;
+  library.refuses = true;
+  Elsewhere::Waiting waiting[2];
+  fill(content, 7);
+  ASSERT_EQ(SendOutcome::kComplete, send(0, 5, content, false, sending));
+  library.prepare(waiting[0]);
+  EXPECT_TRUE(ends[1]->receive_elsewhere_too(waiting[0]));
+  EXPECT_TRUE(waiting[0].complete.load());
+  EXPECT_EQ(content, waiting[0].buffer);
+  library.prepare(waiting[1]);
+  EXPECT_FALSE(ends[1]->receive_elsewhere_too(waiting[1]));
+  ASSERT_EQ(SendOutcome::kComplete, send(0, 5, content, false, sending));
+  take_all(1);
+  EXPECT_FALSE(waiting[1].complete.load());  // it was not posted
 }
 
 // While a process is away its helper takes note of messages whose receives must be asked. They are these receives' although
@@ -440,7 +508,8 @@ TEST_F(Endpoints, WhatTheHelperLeavesIsAskedAboutBeforeLaterReceives) {
       ends[1]->receive(later);
       (void)ends[1]->progress();
     } else {
-      EXPECT_TRUE(ends[1]->receive_if_there(later));
+      later.begin_elsewhere = [](void*) { return false; };
+      EXPECT_TRUE(ends[1]->receive_elsewhere_too(later));
     }
     EXPECT_TRUE(asked.complete.load() && later.complete.load());
     EXPECT_EQ(first, buffers[0]);
