@@ -5,6 +5,7 @@
 #include "fine_print_mpi_errors.h"
 #include "fine_print_mpi_job.h"
 #include "fine_print_mpi_orders.h"
+#include "fine_print_mpi_parts.h"
 #include "fine_print_mpi_progress.h"
 #include "fine_print_mpi_requests.h"
 
@@ -152,6 +153,8 @@ int main(int argc, char** argv) {
     orders_of_threads();
   } else if (strcmp(name, "orders_again") == 0) {
     orders_again();
+  } else if (strcmp(name, "wrong_parts") == 0) {
+    wrong_parts();
   } else if (strncmp(name, "leave", 5) != 0) {
     wrong = "no such case";
   }
