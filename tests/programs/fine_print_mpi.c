@@ -155,6 +155,8 @@ int main(int argc, char** argv) {
     orders_again();
   } else if (strcmp(name, "wrong_parts") == 0) {
     wrong_parts();
+  } else if (strcmp(name, "errors_of_both") == 0) {
+    errors_of_both();
   } else if (strncmp(name, "leave", 5) != 0) {
     wrong = "no such case";
   }

@@ -66,3 +66,45 @@ static void forgotten_errors(void) {
   MPI_Comm_free(&neighbors);
   MPI_Comm_free(&returning);
 }
+
+/// Of several requests the first that fails is ours, the other's error is one that the library has raised already: the first
+/// one's handler is called all the same. Then in the other order, by other calls. 2 nodes, 4 ranks.
+static void errors_of_both(void) {
+  MPI_Comm counting, returning;
+  MPI_Comm_dup(MPI_COMM_WORLD, &counting);
+  MPI_Comm_dup(MPI_COMM_WORLD, &returning);
+  MPI_Errhandler own;
+  MPI_Comm_create_errhandler(count_own, &own);
+  MPI_Comm_set_errhandler(counting, own);
+  MPI_Comm_set_errhandler(returning, MPI_ERRORS_RETURN);
+  MPI_Errhandler_free(&own);
+  for (int round = 0; round < 4; ++round) {
+    const int some = round / 2, ours = round % 2, content[2] = {1, 2};
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+      int got[2], indices[2], done = 0, error = MPI_SUCCESS;
+      MPI_Request requests[2];
+      MPI_Status statuses[2];
+      MPI_Irecv(&got[ours], 1, MPI_INT, 2, 0, counting, &requests[ours]);
+      MPI_Irecv(&got[1 - ours], 1, MPI_INT, MPI_ANY_SOURCE, 0, returning, &requests[1 - ours]);
+      MPI_Send(NULL, 0, MPI_INT, 1, 2, MPI_COMM_WORLD);
+      MPI_Send(NULL, 0, MPI_INT, 2, 2, MPI_COMM_WORLD);
+      for (int look = 0; look < 100; ++look) { /* both have come */
+        look_at(1);
+        usleep(1000);
+      }
+      own_errors = 0;
+      for (int ended = 0; ended < 2; ended += done) {
+        done = 2;
+        error = some ? MPI_Waitsome(2, requests, &done, indices, statuses) : MPI_Waitall(2, requests, statuses);
+        must(class_of(error) == MPI_ERR_IN_STATUS, "the error of several");
+      }
+      must(own_errors == 1 - ours || (some && own_errors == 1), "the handler was not called once");
+    } else if (rank < 3) {
+      MPI_Recv(NULL, 0, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(content, 2, MPI_INT, 0, 0, rank == 1 ? returning : counting);
+    }
+  }
+  MPI_Comm_free(&counting);
+  MPI_Comm_free(&returning);
+}
