@@ -108,3 +108,22 @@ static void errors_of_both(void) {
   MPI_Comm_free(&counting);
   MPI_Comm_free(&returning);
 }
+
+/// Communicators of many error handlers are freed while requests on them are under way. 2 ranks.
+static void many_freed(void) {
+  for (int round = 0; round < 5000 && wrong == NULL; ++round) {
+    MPI_Errhandler handler;
+    MPI_Comm comm;
+    MPI_Request request;
+    int content = round, got = -1;
+    MPI_Comm_create_errhandler(count_own, &handler);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, handler);
+    MPI_Irecv(&got, 1, MPI_INT, 1 - rank, 1, comm, &request);
+    MPI_Send(&content, 1, MPI_INT, 1 - rank, 1, comm);
+    MPI_Comm_free(&comm);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Errhandler_free(&handler);
+    must(got == round, "what was received");
+  }
+}
