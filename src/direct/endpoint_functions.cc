@@ -22,7 +22,6 @@ EndpointFunctions endpoint_functions() {
     return endpoint().receive_next(member, wanted, into, got);
   };
   functions.cancel_receive = [](Receiving& receiving) { return endpoint().cancel(receiving); };
-  functions.receive_if_there = [](Receiving& receiving) { return endpoint().receive_if_there(receiving); };
   functions.receive_elsewhere_too = [](Receiving& receiving) { return endpoint().receive_elsewhere_too(receiving); };
   functions.begin_elsewhere_again = [](Receiving& receiving) { endpoint().begin_elsewhere_again(receiving); };
   functions.withdraw = [](Receiving& receiving) { return endpoint().withdraw(receiving); };
