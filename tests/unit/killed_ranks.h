@@ -88,7 +88,9 @@ class KilledRanks : public Ranks {
   /// Whether the other one's error names the victim.
   [[nodiscard]] bool names(int victim) const {
     const std::string name = "rank " + std::to_string(victim) + " (process";
-    return said().find("error: " + name) != std::string::npos || said().find("error: memory of " + name) != std::string::npos;
+    const size_t error = said().find("error: ");
+    const size_t named = error == std::string::npos ? error : said().find(name, error);
+    return named != std::string::npos && named < said().find('\n', error);
   }
 
   template <typename Work>

@@ -30,7 +30,7 @@ TEST(LostClaims, ArePartOfTheBudgetAgain) {
   sleep(6);
   EXPECT_EQ(counted(Counter::kClaimsFoundLost), 0U);  // nobody was killed
   EXPECT_FALSE(check_invariants(ledger));
-  ledger.lost_at_ns.store(1);
+  ledger.ended.store(1);
   for (int looks = 0; looks < 300 && counted(Counter::kClaimsFoundLost) == 0; ++looks) {
     usleep(100'000);
   }
