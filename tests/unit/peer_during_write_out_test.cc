@@ -75,7 +75,7 @@ void own(Rank& rank, Told& told) {
   if (!test::invariants_hold()) {
     _exit(test::kWrong);
   }
-  if (trace::counted(Counter::kEvictionsGivenUp) < kTimes / 2) {  // some were over by then
+  if (trace::counted(Counter::kEvictionsGivenUp) < kTimes / 6) {  // many were over by then where the machine is busy
     fprintf(stderr, "%llu evictions were given up\n",
             static_cast<unsigned long long>(trace::counted(Counter::kEvictionsGivenUp)));
     _exit(kNeverGivenUp);
