@@ -113,7 +113,7 @@ def test_a_rank_that_sends_and_sends_waits_some_time(attach, mpi, tmp_path):
 
 
 ON_TWO_NODES = ["probes", "freed_on_nodes", "handlers", "handlers_talk", "forgotten_errors"]
-ON_TWO_NODES += ["orders_of_threads", "orders_again", "errors_of_both"]
+ON_TWO_NODES += ["orders_of_threads", "orders_again", "errors_of_both", "handlers_beside_a_flood"]
 
 
 @pytest.mark.parametrize("case", ON_TWO_NODES)

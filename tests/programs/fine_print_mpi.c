@@ -153,6 +153,8 @@ int main(int argc, char** argv) {
     orders_of_threads();
   } else if (strcmp(name, "orders_again") == 0) {
     orders_again();
+  } else if (strcmp(name, "handlers_beside_a_flood") == 0) {
+    handlers_beside_a_flood();
   } else if (strcmp(name, "wrong_parts") == 0) {
     wrong_parts();
   } else if (strcmp(name, "errors_of_both") == 0) {

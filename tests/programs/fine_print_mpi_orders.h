@@ -2,7 +2,7 @@
    on two ways. Each gets one, in whichever order they began on either way. */
 #pragma once
 
-#include "fine_print_mpi_job.h"
+#include "fine_print_mpi_errors.h"
 
 enum { ROUNDS_OF_THREADS = 3000 };
 
@@ -77,4 +77,59 @@ static void orders_again(void) {
       }
     }
   }
+}
+
+static void probe_late_at_error(MPI_Comm* comm, int* error, ...) {
+  int flag;
+  (void)error;
+  usleep(100000); /* the other thread is asked about a message */
+  MPI_Iprobe(MPI_ANY_SOURCE, 5, *comm, &flag, MPI_STATUS_IGNORE);
+  ++own_errors;
+}
+
+static void* receive_from_a_flood(void* unused) {
+  for (int got = 0; got >= 0;) {
+    MPI_Recv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  return unused;
+}
+
+/// A handler probes while another thread receives what a rank of its node sends without end. The error is one of a receive that
+/// waits on two ways, or of one that the library has alone. 4 ranks, several threads.
+static void handlers_beside_a_flood(void) {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  for (int round = 0; round < 4; ++round) {
+    int content[2] = {1, 2};
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+      MPI_Errhandler handler;
+      MPI_Comm_create_errhandler(probe_late_at_error, &handler);
+      MPI_Comm_set_errhandler(comm, handler);
+      MPI_Errhandler_free(&handler);
+      pthread_t other;
+      pthread_create(&other, NULL, receive_from_a_flood, NULL);
+      own_errors = 0;
+      MPI_Request request;
+      MPI_Irecv(content, 1, MPI_INT, round % 2 == 0 ? MPI_ANY_SOURCE : 1, 1, comm, &request);
+      MPI_Send(content, 0, MPI_INT, 1, 2, MPI_COMM_WORLD);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      must(own_errors == 1, "the handler was not called once");
+      MPI_Send(content, 0, MPI_INT, 2, 2, MPI_COMM_WORLD);
+      pthread_join(other, NULL);
+    } else if (rank == 1) {
+      MPI_Recv(content, 0, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(content, 2, MPI_INT, 0, 1, comm);
+    } else if (rank == 2) {
+      int ends = 0;
+      for (int sent = 0; !ends; sent = sent < 1000000 ? sent + 1 : 0) {
+        MPI_Iprobe(0, 2, MPI_COMM_WORLD, &ends, MPI_STATUS_IGNORE);
+        MPI_Ssend(&sent, 1, MPI_INT, 0, 4, MPI_COMM_WORLD);
+      }
+      MPI_Recv(NULL, 0, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      const int last = -1;
+      MPI_Send(&last, 1, MPI_INT, 0, 4, MPI_COMM_WORLD);
+    }
+  }
+  MPI_Comm_free(&comm);
 }
