@@ -311,7 +311,7 @@ def test_mpi_chooses_the_launcher_of_a_script(mpi, tmp_path):
         done = plain_run(chosen, env=env)
         assert done.returncode == 0 and done.stdout.count("digest") == 2, done.stderr
         assert "names no MPI library" not in done.stderr
-        guessed = plain_run([HEADROOM, "run", "-n", 1, "--memory", "256M", script, 1], env=env)
+        guessed = plain_run([HEADROOM, "run", "-n", 2, "--memory", "256M", script, 1], env=env)
         assert f"script.sh names no MPI library; started with {folders[0]}/mpiexec" in guessed.stderr
         assert "--mpi or PATH choose another" in guessed.stderr
 
