@@ -1,4 +1,4 @@
-"""Generates counter_table.h (C++) or the counter part of docs/report.md from counters.toml.
+"""Generates counter_table.h (C++) or the counter part of docs/counters.md from counters.toml.
 
 usage: generate_counters.py cpp|markdown counters.toml OUTPUT
 """
