@@ -131,17 +131,19 @@ def only_storage(monkeypatch):
 def test_doctor_says_what_storage_would_be_chosen(tmp_path, only_storage):
     only_storage(tmp_path)
     found = doctor._storage()
-    assert found.good and str(tmp_path) in found.what and "GiB free" in found.what
+    assert found.level == doctor.OK and str(tmp_path) in found.what and "GiB free" in found.what
 
 
 def test_doctor_says_that_storage_cannot_be_written_or_is_in_memory(tmp_path, only_storage):
     folder = tmp_path / "folder"
     folder.mkdir()
     only_storage(folder)
-    assert doctor._storage().good
+    assert doctor._storage().level == doctor.OK
     with cannot_be_written(folder):
         found = doctor._storage()
-    assert (found.good, found.what) == (False, "no writable local directory") and found.cost and "--storage" in found.remedy
+    assert (
+        (found.level, found.what) == (doctor.NO, "no writable local directory") and found.cost and "--storage" in found.remedy
+    )
     only_storage("/dev/shm")
     assert doctor._storage() == found
 
@@ -150,7 +152,7 @@ def test_doctor_says_that_storage_has_little_room(tmp_path, only_storage):
     with small_disk(tmp_path, 20) as mount:
         only_storage(mount)
         found = doctor._storage()
-        assert not found.good and str(mount) in found.what and "ext4" in found.what
+        assert found.level == doctor.NO and str(mount) in found.what and "ext4" in found.what
         assert "too little room" in found.cost and "--storage" in found.remedy
 
 

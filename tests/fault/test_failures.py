@@ -56,7 +56,7 @@ def test_a_write_that_finds_no_room_is_tried_again(mpi, tmp_path):
         storage_wait=1,
     )
     assert ended.status != 0 and "the run pauses" in ended.errors  # a second one says so if the first has ended before
-    assert re.search(r"rank \d+: error: writing .* failed: No space left on device", ended.errors), ended.errors
+    assert re.search(r"error: rank \d+: writing .* failed: No space left on device", ended.errors), ended.errors
     assert "the run goes on" not in ended.errors
 
 
@@ -90,7 +90,7 @@ def test_full_file_system(mpi, wait, tmp_path):
         arguments = {"memory": "48M", "storage": mount, "storage_wait": wait}
         run = headroom_run([program, 64, 1], tmp_path, before=mpi.command(2), timeout=60, **arguments)
     assert run.status != 0
-    failed = re.search(r"rank (\d+): error: .*No space left on device.*--storage", run.errors)
+    failed = re.search(r"error: rank (\d+): .*No space left on device.*--storage", run.errors)
     assert failed, run.errors
     assert ("the run pauses" in run.errors) == (wait > 0)
     # (The end of that rank makes room for others, which may go on until the launcher ends them.)
@@ -231,7 +231,7 @@ def test_budget_too_small(mpi, tmp_path):
     run = headroom_run([program, 16, 1], tmp_path, before=[*mpi.command(6), *unknown], memory="16M", timeout=60)
     assert run.status != 0
     assert re.search(
-        r"rank \d: error: --memory 16 MiB is too small for \d processes on this node: .* raise it to \d+ MiB", run.errors
+        r"error: rank \d: --memory 16 MiB is too small for \d processes on this node: .* raise it to \d+ MiB", run.errors
     ), run.errors
 
 
@@ -300,7 +300,7 @@ def test_storage_fails_that_a_peer_needs(mpi, tmp_path):
     env = environment(store_fault="read:EIO:5")
     run = headroom_run([program, 32, 2, "create"], tmp_path, before=mpi.command(3), memory="64M", env=env, timeout=60)
     assert run.status != 0
-    assert re.search(r"rank \d+: error: .*storage in \S+ failed: Input/output error.*--storage", run.errors, re.S), run.errors
+    assert re.search(r"error: rank \d+: .*storage in \S+ failed: Input/output error.*--storage", run.errors, re.S), run.errors
     assert run.report["failed"] is True
 
 
@@ -310,7 +310,7 @@ def test_survivors_that_no_launcher_ends(how, tmp_path):
     program = compile_program(WHEELS[0], "wait_and_die.c")
     run = headroom_run([*UNHEARD, program, how], tmp_path, before=[*LENIENT, "-n", "3"], memory="1G", direct="on", timeout=100)
     assert re.search(
-        r"rank [01]: error: rank 2 \(process \d+\) has ended without leaving MPI, and a message", run.errors
+        r"error: rank [01]: rank 2 \(process \d+\) has ended without leaving MPI, and a message", run.errors
     ), run.errors
 
 
