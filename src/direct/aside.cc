@@ -13,8 +13,6 @@
 namespace headroom::direct {
 namespace {
 
-using trace::Counter;
-
 /// What is copied aside while memory is short, as long as all of it is no more than what may be held; other content streams.
 constexpr uint64_t kLargestAsideShort = 1 << 20;
 /// What may be copied aside of shorter content while memory is enough: this part of the rank's share, and no more than so much.

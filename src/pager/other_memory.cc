@@ -187,13 +187,13 @@ void reserve_other_memory() {
   const int64_t measured = measure_if_due();
   const int64_t wanted = measured < most ? measured : most;
   if (measured > most && state.session->ledger->told_of_other_memory.exchange(1, std::memory_order_relaxed) == 0) {
-    const int64_t enough = 2 * measured * state.session->ledger->alive.load(std::memory_order_relaxed);
+    const int64_t bytes = 2 * measured * state.session->ledger->alive.load(std::memory_order_relaxed);
+    const int64_t enough = (bytes >> 20) + 1;
     base::log_warning(
         "%.1f MiB of this process cannot be moved to storage (the MPI library, stacks, what --small leaves there); half of its "
         "share of --memory is set aside for that, %.1f MiB, so the node may use more than its budget; --memory %lldM or more "
         "would do for all processes",
-        static_cast<double>(measured) / (1 << 20), static_cast<double>(most) / (1 << 20),
-        static_cast<long long>((enough >> 20) + 1));
+        static_cast<double>(measured) / (1 << 20), static_cast<double>(most) / (1 << 20), static_cast<long long>(enough));
   }
   count_as_other(wanted);
   state.other_measured_ns = base::monotonic_ns();
