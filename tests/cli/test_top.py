@@ -118,7 +118,7 @@ def test_the_bar_is_of_a_share():
     header, units, length = bars(16 * MIB)
     assert "bar: 32 MiB =" in header and "equal share" in units and 6 <= length <= 7
     header, units, length = bars(64 * MIB)
-    assert "bar: 64 MiB =" in header and "largest rank" in units and length == 13
+    assert "bar: 64 MiB =" in header and "largest rank" in units and length == 14
 
 
 def test_states_are_known_in_turns_alone():
