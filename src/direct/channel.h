@@ -3,10 +3,10 @@
 // One writer and one reader, no lock, no limit: neither ever waits for the other. Records lie one after another in chunks of
 // 32 KiB that the writer owns; a full chunk names the next one. A record begins on a line of 64 bytes with a header, and its
 // payload follows at once, so that a short message is one line: one transfer of a line between two cores, which is what a
-// message costs (docs/experiments.md has the figures). Records that follow each other without an answer in between begin on half
-// lines, so that fewer lines pass; the writer has a line that is shared with a record before then, since it just wrote it. Both
-// sides keep a record for as long as they like; when all records of a chunk that was read to its end have been given back by
-// both, the writer may use the chunk again.
+// message costs (docs/experiments.md has the figures). Records that follow each other without an answer in between begin on
+// half lines, so that fewer lines pass; the writer has a line that is shared with a record before then, since it just wrote it.
+// Both sides keep a record for as long as they like; when all records of a chunk that was read to its end have been given back
+// by both, the writer may use the chunk again.
 //
 // A header's word is written last (release) and is 0 before: the writer clears the word behind each record before it
 // publishes the record. A writer that dies leaves whole records only; what it had not published is never seen.
