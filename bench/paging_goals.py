@@ -80,6 +80,19 @@ def speed(row: Row, side: str) -> str:
     return f"{row['bytes'] / per[0] / seconds:.0f}{per[1]}"
 
 
+def show_engines(rows: list[Row]) -> None:
+    """How fast each further engine is, of the first one with `--evict auto`."""
+    engines = [engine for engine in (USER, "sigsegv") if any(engine in row["seconds"] for row in rows)]
+    if engines:
+        print("\n| | " + " | ".join(f"`{engine}`" for engine in engines) + " |")
+        print("|" + " --- |" * (len(engines) + 1))
+    for row in rows if engines else []:
+        ratios = [beside_first_engine(engine)(row) for engine in engines]
+        print(
+            f"| {row['what']}: {row['phase']} | " + " | ".join(f"{ratio:.2f}" if ratio else "failed" for ratio in ratios) + " |"
+        )
+
+
 def show_table(rows: list[Row]) -> None:
     sides = ["plain", "again", "enough", *POLICIES, "swap", "zswap"]
     heads = ["", *(f"`{side}`" if side in POLICIES else side for side in sides), "times swap", "of bound", "read, of needed"]
@@ -95,6 +108,7 @@ def show_table(rows: list[Row]) -> None:
         cells = [row["phase"], *(speed(row, side) for side in sides)]
         cells += [f"{ratio:.1f}" if ratio and at == 0 else f"{ratio:.2f}" if ratio else "" for at, ratio in enumerate(ratios)]
         print("| " + " | ".join(cells) + " |")
+    show_engines(rows)
 
 
 def show_goals(rows: list[Row]) -> None:
