@@ -98,6 +98,7 @@ const char* content_of(uint64_t block) {
     case kSinglePages: {
       const StorePlace place = place_of(state.files, block * kBlockBytes);
       const long bytes = system_call(SYS_pread64, place.descriptor, bounce, kBlockBytes, place.offset);
+      trace::count(trace::Counter::kBytesRead, bytes > 0 ? static_cast<uint64_t>(bytes) : 0);
       const bool has_pages = state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages;
       const bool right =
           has_pages ? absent_pages_are_right(block, bounce) : is_what_was_written(block * kBlockBytes, bounce, kBlockBytes);

@@ -327,7 +327,7 @@ def test_mpi_chooses_the_launcher_of_a_script(mpi, tmp_path):
         ("g++", []),
         ("g++", ["-no-pie", "-fno-pic"]),
     ],
-    ids=" ".join,
+    ids=lambda words: words if isinstance(words, str) else "".join(words),
 )
 def test_public_headers(compiler, flags, tmp_path):
     """Found with Headroom, null without it, however the program is built, and without warnings."""

@@ -52,7 +52,7 @@ def test_what_goes_through_the_page_cache_is_seen_there():
 
 def test_a_run_without_a_store_is_not_taken_for_one():
     with KernelWatch() as kernel:
-        subprocess.run(["sleep", "0.3"], check=True)
+        subprocess.run(["sleep", "1.1"], check=True)
     with pytest.raises(AssertionError, match="no file of the store was seen"):
         kernel.assert_past_caches()
 
