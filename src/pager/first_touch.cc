@@ -7,14 +7,16 @@
 //
 // Where the system leaves huge pages to those who ask (/sys/kernel/mm/transparent_hugepage/enabled is `madvise`), the rest of
 // the allocation gets them. Programs that do not ask get small pages there, since huge ones would waste memory and time where
-// it is touched here and there; here it is not. They are given in windows, of each of which the thread touches the first one
-// and looks how long that takes: a virtual machine may have given free memory back to its host (what is free in large pieces,
-// so that small pages are found among what is not), and to get it again was seen to take 4 ms a huge page, where small ones
-// take 1.5 and huge ones 0.2 otherwise. Then the rest gets small pages, and so does, for a second, whatever else is filled.
+// it is touched here and there; here it is not. They are given in windows, each twice as long as the one before, of which the
+// thread touches the last quarter and looks how much of its own time that takes. For a virtual machine may have given free
+// memory back to its host (what is free in large pieces, so that small pages are found among what is not), and to get it again
+// was seen to take 4 ms a huge page, where small ones take 1.5 and huge ones 0.2 otherwise. Then, and for some seconds in other
+// allocations, too, there are only small ones.
 //
-// Where our memory cannot have any (no user namespaces), program and thread touch it together: of a window, which doubles while
-// the program goes on, the thread touches the second half meanwhile. (Were it just ahead of the program, they would meet and
-// wait for each other's pages.) Only where all memory is equally near: a program chooses where it is by touching it.
+// Where huge pages are slow, or our memory cannot have any (no user namespaces), program and thread touch it together: of a
+// window, which doubles while the program goes on, the thread touches the second half meanwhile. (Were it just ahead of the
+// program, they would meet and wait for each other's pages.) Only where all memory is equally near: a program chooses where it
+// is by touching it.
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,10 +40,10 @@ constexpr uint64_t kGiveUpNs = 30'000'000'000;
 constexpr uint64_t kInARow = 4 << 20;
 constexpr int kPiecesALook = 64;
 
-constexpr uint64_t kQuickNs = 1'500'000;  // of processor time, for a huge page
-constexpr uint64_t kSlowForNs = 1'000'000'000;
-constexpr uint64_t kFirstGiven = 32 << 20;
+constexpr uint64_t kFirstGiven = 8 << 20;
 constexpr uint64_t kMostGiven = 256 << 20;
+constexpr uint64_t kQuickNs = 1'000'000;  // of processor time, for a huge page
+constexpr uint64_t kSlowForNs = 10'000'000'000;
 
 constexpr uint64_t kPiece = 2 << 20;  // touched without looking at anything else: about a millisecond
 constexpr uint64_t kFirstWindow = 4 << 20;
@@ -56,7 +58,10 @@ struct Watched {
   uint64_t window;  // bytes; 0: none yet
   uint64_t touched_to;
   uint64_t window_end;
-  uint64_t marker;  // a page in the half that is left to the program; of huge pages, in the middle
+  uint64_t marker;      // a page in the part that is left to the program
+  uint64_t given_from;  // the window's beginning, if it was given huge pages; 0: it is touched in small ones
+  uint64_t touched_from;
+  uint64_t spent_ns;  // on touching from there on
 };
 Watched watched[kMost];  // under the lock that excludes arming
 std::atomic<int> count{0};
@@ -104,8 +109,10 @@ bool all_memory_is_equally_near() {
 
 bool touches_ahead() {
   static const bool one_node = all_memory_is_equally_near();
-  return one_node && state.partition->huge_pages == HugePages::kNowhere;
+  return one_node;
 }
+
+bool may_give() { return state.partition->huge_pages == HugePages::kWhereAsked; }
 
 /// The window from `from` on, twice as long as the one before; false if there is nothing left to touch.
 bool begin_window(Watched& allocation, uint64_t from) {
@@ -135,38 +142,36 @@ uint64_t processor_time_ns() {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-/// Whether the kernel is quick to make the huge page, which is touched.
-bool is_made_quickly(uint64_t page) {
-  give_huge_pages(page, page + 1);
-  const uintptr_t address = state.partition->base + page * kHugePageBytes;
-  const uint64_t begin = processor_time_ns();
-  const bool made = !base::is_error(system_call(SYS_madvise, address, kHugePageBytes, MADV_POPULATE_WRITE));
-  return made && processor_time_ns() - begin < kQuickNs;
-}
-
-/// Gives the window from the page `begin` on, twice as long as the one before; false if nothing is left, or huge pages are slow
-/// to get.
+/// Gives the window of huge pages from `begin` on, twice as long as the one before; false if nothing is left.
 bool give_window(Watched& allocation, uint64_t begin, uint64_t now) {
   const uint64_t end = (allocation.offset + allocation.bytes) / kHugePageBytes;
-  if (begin >= end || now < huge_pages_slow_until_ns) {
-    return false;
-  }
-  if (!is_made_quickly(begin)) {
-    huge_pages_slow_until_ns = now + kSlowForNs;
-    trace::count(trace::Counter::kHugePagesSlow);
+  if (begin >= end) {
     return false;
   }
   const uint64_t twice = allocation.window * 2 < kMostGiven ? allocation.window * 2 : kMostGiven;
   allocation.window = allocation.window == 0 ? kFirstGiven : twice;
-  const uint64_t pages = allocation.window / kHugePageBytes;
-  const uint64_t window_end = end - begin < pages ? end : begin + pages;
-  give_huge_pages(begin + 1, window_end);
-  trace::count(trace::Counter::kHugeBytesFilled, (window_end - begin) * kHugePageBytes);
-  allocation.window_end = window_end * kHugePageBytes;
-  allocation.marker = (begin + (window_end - begin) / 2) * kHugePageBytes;
+  const uint64_t wanted = allocation.window / kHugePageBytes;
+  const uint64_t pages = end - begin < wanted ? end - begin : wanted;
+  give_huge_pages(begin, begin + pages);
+  trace::count(trace::Counter::kHugeBytesFilled, pages * kHugePageBytes);
+  allocation.given_from = begin * kHugePageBytes;
+  allocation.window_end = (begin + pages) * kHugePageBytes;
+  allocation.touched_to = allocation.window_end - (pages + 3) / 4 * kHugePageBytes;
+  allocation.marker = (begin + pages / 2) * kHugePageBytes;
+  allocation.touched_from = allocation.touched_to;
+  allocation.spent_ns = 0;
   allocation.started_ns = now;
-  allocation.next_look_ns = now + kFirstLookNs;
-  return window_end < end;
+  allocation.next_look_ns = now;
+  return true;
+}
+
+/// Touches from there on, if it may.
+bool begin_touching(Watched& allocation, uint64_t from, uint64_t now) {
+  allocation.window = 0;
+  allocation.given_from = 0;
+  allocation.started_ns = now;
+  allocation.next_look_ns = now;
+  return touches_ahead() && begin_window(allocation, from);
 }
 
 bool has_memory(uint64_t offset) {
@@ -199,8 +204,26 @@ bool go_on_touching(Watched& allocation, uint64_t now) {
   return look_later(allocation, now);
 }
 
-/// The same for a window of huge pages: the next one begins where the last has ended, or after where the program is by now.
+/// The same for a window of huge pages. The next one begins where it has ended, or after where the program is by now.
 bool go_on_giving(Watched& allocation, uint64_t now) {
+  if (allocation.touched_to < allocation.window_end) {
+    const uint64_t begin = processor_time_ns();
+    if (!touch(allocation.touched_to, allocation.touched_to + kHugePageBytes)) {
+      return false;
+    }
+    allocation.spent_ns += processor_time_ns() - begin;
+    allocation.touched_to += kHugePageBytes;
+    const uint64_t touched = (allocation.touched_to - allocation.touched_from) / kHugePageBytes;
+    if (allocation.spent_ns > touched * kQuickNs) {
+      huge_pages_slow_until_ns = now + kSlowForNs;
+      trace::count(trace::Counter::kHugePagesSlow);
+      arena::let_have_huge_pages(state.partition->base + allocation.given_from, allocation.touched_to - allocation.given_from,
+                                 false);
+      return begin_touching(allocation, allocation.window_end, now);
+    }
+    allocation.next_look_ns = now;
+    return true;
+  }
   if (!has_memory(allocation.marker)) {
     return look_later(allocation, now);
   }
@@ -212,17 +235,15 @@ bool go_on_giving(Watched& allocation, uint64_t now) {
 /// False if there is nothing more to do for the allocation.
 bool look_at(Watched& allocation, uint64_t now) {
   if (allocation.window != 0) {
-    return touches_ahead() ? go_on_touching(allocation, now) : go_on_giving(allocation, now);
+    return allocation.given_from != 0 ? go_on_giving(allocation, now) : go_on_touching(allocation, now);
   }
   if (!is_filled(allocation)) {
     return look_later(allocation, now);
   }
-  if (touches_ahead()) {
-    allocation.started_ns = now;
-    allocation.next_look_ns = now;
-    return begin_window(allocation, allocation.looked_up_to);
+  if (may_give() && now >= huge_pages_slow_until_ns) {
+    return give_window(allocation, allocation.looked_up_to / kHugePageBytes + 1, now);  // past the one that it is in
   }
-  return give_window(allocation, allocation.looked_up_to / kHugePageBytes + 1, now);  // past the one that it is in
+  return begin_touching(allocation, allocation.looked_up_to, now);
 }
 
 }  // namespace
@@ -231,7 +252,7 @@ void watch_first_touch(uint64_t offset, uint64_t bytes) {
   for (Watched& allocation : watched) {
     if (allocation.bytes == 0) {
       const uint64_t now = base::monotonic_ns();
-      allocation = {offset, bytes, offset, now, now + kFirstLookNs, 0, 0, 0, 0};
+      allocation = {offset, bytes, offset, now, now + kFirstLookNs, 0, 0, 0, 0, 0, 0, 0};
       count.fetch_add(1, std::memory_order_relaxed);
       return;
     }
@@ -266,7 +287,10 @@ int look_at_first_touch() {
 
 void look_for_first_touch(const void* address, uint64_t bytes) {
   constexpr uint64_t kFrom = 16 << 20;
-  if (bytes < kFrom || (detail::the_partition.huge_pages != arena::HugePages::kWhereAsked && !touches_ahead())) {
+  const arena::HugePages huge_pages = detail::the_partition.huge_pages;
+  const bool is_of_use =
+      huge_pages == arena::HugePages::kWhereAsked || (huge_pages == arena::HugePages::kNowhere && touches_ahead());
+  if (bytes < kFrom || !is_of_use) {
     return;
   }
   {
