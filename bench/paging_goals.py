@@ -86,7 +86,8 @@ def show_engines(rows: list[Row]) -> None:
     if engines:
         print("\n| | " + " | ".join(f"`{engine}`" for engine in engines) + " |")
         print("|" + " --- |" * (len(engines) + 1))
-    for row in rows if engines else []:
+    tried = {row["group"] for row in rows if any(engine in row["seconds"] for engine in engines)}
+    for row in [row for row in rows if row["group"] in tried]:
         ratios = [beside_first_engine(engine)(row) for engine in engines]
         print(
             f"| {row['what']}: {row['phase']} | " + " | ".join(f"{ratio:.2f}" if ratio else "failed" for ratio in ratios) + " |"
