@@ -97,11 +97,13 @@ inline void* reserve_memory(uint64_t bytes) {
   return reinterpret_cast<void*>(place);
 }
 
-inline uint64_t monotonic_ns() {
+inline uint64_t nanoseconds_of(clockid_t clock) {
   timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1000000000U + static_cast<uint64_t>(now.tv_nsec);
 }
+
+inline uint64_t monotonic_ns() { return nanoseconds_of(CLOCK_MONOTONIC); }
 
 /// A lock for the few places where program threads meet; sleeps in the kernel, allocates nothing, survives fork when the
 /// forking thread holds it (fork_hooks.cc takes it around the fork).

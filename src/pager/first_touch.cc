@@ -8,10 +8,10 @@
 // Where the system leaves huge pages to those who ask (/sys/kernel/mm/transparent_hugepage/enabled is `madvise`), the rest of
 // the allocation gets them. Programs that do not ask get small pages there, since huge ones would waste memory and time where
 // it is touched here and there; here it is not. They are given in windows, each twice as long as the one before, of which the
-// thread touches the last quarter and looks how much of its own time that takes. For a virtual machine may have given free
-// memory back to its host (what is free in large pieces, so that small pages are found among what is not), and to get it again
-// was seen to take 4 ms a huge page, where small ones take 1.5 and huge ones 0.2 otherwise. Then, and for some seconds in other
-// allocations, too, there are only small ones.
+// thread touches the last quarter, 16 MiB at most, and looks how much of its own time that takes. For a virtual machine may
+// have given free memory back to its host (what is free in large pieces, so that small pages are found among what is not), and
+// to get it again was seen to take 4 ms a huge page, where small ones take 1.5 and huge ones 0.2 otherwise. Then, and for some
+// seconds in other allocations, too, there are only small ones.
 //
 // Where huge pages are slow, or our memory cannot have any (no user namespaces), program and thread touch it together: of a
 // window, which doubles while the program goes on, the thread touches the second half meanwhile. (Were it just ahead of the
@@ -42,6 +42,7 @@ constexpr int kPiecesALook = 64;
 
 constexpr uint64_t kFirstGiven = 8 << 20;
 constexpr uint64_t kMostGiven = 256 << 20;
+constexpr uint64_t kMostTouched = 8;      // huge pages of a window
 constexpr uint64_t kQuickNs = 1'000'000;  // of processor time, for a huge page
 constexpr uint64_t kSlowForNs = 10'000'000'000;
 
@@ -50,18 +51,18 @@ constexpr uint64_t kFirstWindow = 4 << 20;
 constexpr uint64_t kLargestWindow = 32 << 20;
 
 struct Watched {
-  uint64_t offset;  // in the partition
-  uint64_t bytes;   // 0: unused
-  uint64_t looked_up_to;
-  uint64_t started_ns;  // or last found to go on
-  uint64_t next_look_ns;
-  uint64_t window;  // bytes; 0: none yet
-  uint64_t touched_to;
-  uint64_t window_end;
-  uint64_t marker;      // a page in the part that is left to the program
-  uint64_t given_from;  // the window's beginning, if it was given huge pages; 0: it is touched in small ones
-  uint64_t touched_from;
-  uint64_t spent_ns;  // on touching from there on
+  uint64_t offset = 0;  // in the partition
+  uint64_t bytes = 0;   // 0: unused
+  uint64_t looked_up_to = 0;
+  uint64_t started_ns = 0;  // or last found to go on
+  uint64_t next_look_ns = 0;
+  uint64_t window = 0;  // bytes; 0: none yet
+  uint64_t touched_to = 0;
+  uint64_t window_end = 0;
+  uint64_t marker = 0;      // a page in the part that is left to the program
+  uint64_t given_from = 0;  // the window's beginning, if it was given huge pages; 0: it is touched in small ones
+  uint64_t touched_from = 0;
+  uint64_t spent_ns = 0;  // on touching from there on
 };
 Watched watched[kMost];  // under the lock that excludes arming
 std::atomic<int> count{0};
@@ -136,12 +137,6 @@ bool touch(uint64_t from, uint64_t to) {
   return touched;
 }
 
-uint64_t processor_time_ns() {
-  timespec time = {};
-  (void)system_call(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
-
 /// Gives the window of huge pages from `begin` on, twice as long as the one before; false if nothing is left.
 bool give_window(Watched& allocation, uint64_t begin, uint64_t now) {
   const uint64_t end = (allocation.offset + allocation.bytes) / kHugePageBytes;
@@ -156,7 +151,10 @@ bool give_window(Watched& allocation, uint64_t begin, uint64_t now) {
   trace::count(trace::Counter::kHugeBytesFilled, pages * kHugePageBytes);
   allocation.given_from = begin * kHugePageBytes;
   allocation.window_end = (begin + pages) * kHugePageBytes;
-  allocation.touched_to = allocation.window_end - (pages + 3) / 4 * kHugePageBytes;
+  // Where it is not near to all memory, the thread must touch nothing, and so cannot judge.
+  const uint64_t quarter = (pages + 3) / 4;
+  const uint64_t touched = !touches_ahead() ? 0 : quarter < kMostTouched ? quarter : kMostTouched;
+  allocation.touched_to = allocation.window_end - touched * kHugePageBytes;
   allocation.marker = (begin + pages / 2) * kHugePageBytes;
   allocation.touched_from = allocation.touched_to;
   allocation.spent_ns = 0;
@@ -207,11 +205,11 @@ bool go_on_touching(Watched& allocation, uint64_t now) {
 /// The same for a window of huge pages. The next one begins where it has ended, or after where the program is by now.
 bool go_on_giving(Watched& allocation, uint64_t now) {
   if (allocation.touched_to < allocation.window_end) {
-    const uint64_t begin = processor_time_ns();
+    const uint64_t begin = base::nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
     if (!touch(allocation.touched_to, allocation.touched_to + kHugePageBytes)) {
       return false;
     }
-    allocation.spent_ns += processor_time_ns() - begin;
+    allocation.spent_ns += base::nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
     allocation.touched_to += kHugePageBytes;
     const uint64_t touched = (allocation.touched_to - allocation.touched_from) / kHugePageBytes;
     if (allocation.spent_ns > touched * kQuickNs) {
@@ -252,7 +250,8 @@ void watch_first_touch(uint64_t offset, uint64_t bytes) {
   for (Watched& allocation : watched) {
     if (allocation.bytes == 0) {
       const uint64_t now = base::monotonic_ns();
-      allocation = {offset, bytes, offset, now, now + kFirstLookNs, 0, 0, 0, 0, 0, 0, 0};
+      allocation = {
+          .offset = offset, .bytes = bytes, .looked_up_to = offset, .started_ns = now, .next_look_ns = now + kFirstLookNs};
       count.fetch_add(1, std::memory_order_relaxed);
       return;
     }

@@ -50,12 +50,6 @@ uint64_t recent_at = 0;
 
 uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
 
-uint64_t nanoseconds_of(int clock) {
-  timespec time = {};
-  (void)base::system_call(SYS_clock_gettime, clock, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
-
 /// Whose random accesses all fall on an eighth of what there is room for is better served with whole blocks: they stay.
 int faults_until_sure() {
   const auto blocks = static_cast<int>(share_of_memory() / kBlockBytes / 8);
@@ -170,8 +164,8 @@ uint64_t pages_came_back() { return came_back; }
 uint64_t pages_read_in_turn() { return read_once; }
 
 void note_storage_fault(bool in_order) {
-  const uint64_t own = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
-  const uint64_t now = nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
+  const uint64_t own = base::nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t now = base::nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
   const bool random = !in_order && static_cast<int64_t>(now - computed_ns) < kShortNs;
   computed_ns = now;
   sparse_faults -= sparse_faults > 0 ? 1 : 0;

@@ -36,7 +36,7 @@ def test_huge_pages(engine, huge_pages, asks, tmp_path):
         assert huge == 0
         assert run.total("huge_bytes_asked") == run.total("huge_pages_split") == 0
     elif filled and run.total("huge_pages_slow") > 0:
-        assert huge <= 8  # a virtual machine that must get them from its host: the first window
+        assert huge * MIB <= run.total("huge_bytes_filled")  # a virtual machine that must get them from its host: some first
     elif filled:
         assert huge >= 4
         assert run.total("huge_bytes_asked") == 0
