@@ -24,12 +24,14 @@ constexpr uint64_t kAskedAgain = 8;   // one block in so many
 constexpr uint64_t kWholeAhead = 32;  // blocks
 constexpr int kRecent = 4;
 
-/// Of a block: the pages that were read alone in that turn, the last turn in which these were many, and the last one in which
-/// the block was read as a whole instead.
+/// Of a block: the pages that were read alone in that turn, the last turn in which these were many, the last one in which the
+/// block was read as a whole instead, and the page that was read alone last, and whether it was the one behind that before.
 struct ReadInTurn {
   uint32_t turn;
   uint32_t many_in;
   uint32_t whole_in;
+  uint16_t last_page;
+  bool was_next;
   uint64_t pages;
 };
 
@@ -108,8 +110,15 @@ bool continues_recent(uint64_t block, uint32_t page) {
   return beside;
 }
 
+bool continues_in_block(uint64_t block, uint32_t page) {
+  const ReadInTurn& known = read_in_turn[block];
+  return known.was_next && page == known.last_page + 1U;
+}
+
 void note_page_read(uint64_t block, uint32_t page) {
   ReadInTurn& known = read_in_turn[block];
+  known.was_next = page == known.last_page + 1U;
+  known.last_page = static_cast<uint16_t>(page);
   if (known.turn != current_turn) {
     known.turn = current_turn;
     known.pages = 0;
@@ -178,7 +187,7 @@ void note_storage_fault(bool in_order) {
 }
 
 bool prefers_single_page(uint64_t block, uint32_t page) {
-  const bool continues = page != kWholeBlock && continues_recent(block, page);
+  const bool continues = page != kWholeBlock && (continues_recent(block, page) || continues_in_block(block, page));
   return page != kWholeBlock && !continues && (sureness >= sure || sparse_faults > 0) &&
          state.engine->kind() != base::EngineChoice::kSigsegv && !is_better_read_whole(block);
 }

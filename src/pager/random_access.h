@@ -35,6 +35,9 @@ bool read_ahead_in_jumps(uint64_t block);
 
 /// Whether a page beside it was asked for a moment ago: then this is no random access.
 bool continues_recent(uint64_t block, uint32_t page);
+/// Whether the pages of that block were asked for one after the other, three by now, however many other threads' faults were in
+/// between. (By chance one random access in 4096 looks like this.)
+bool continues_in_block(uint64_t block, uint32_t page);
 /// Notes that the page is read alone.
 void note_page_read(uint64_t block, uint32_t page);
 /// Whether the block is to be read as a whole, although the access is random; the rank then asks for the memory that this

@@ -250,7 +250,7 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
     read_pages_ahead(block, page);
     return false;
   }
-  const bool continues = !begins && continues_recent(block, page);
+  const bool continues = !begins && (continues_recent(block, page) || continues_in_block(block, page));
   if (continues ||
       (!begins && (__builtin_popcountll(pages.present | pages.reading) >= kFillAt || is_better_read_whole(block)))) {
     if (start_fill(block) && continues) {

@@ -135,6 +135,20 @@ def test_the_library_uses_memory_of_a_rank_that_waits(mpi, disk, engine, tmp_pat
 
 
 @pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
+def test_a_walk_among_jumps_gets_blocks(engine, tmp_path):
+    """As many threads would make it, one that waits for the other: the page before was asked for long ago."""
+    rounds, jumps, walked = 6, 600, 24
+    run = headroom_run(
+        [compile_program(None, "interleaved_walks.c"), 128, rounds, jumps, walked], tmp_path, memory="32M", engine=engine
+    )
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    run.assert_paged(128 * MIB, 32 * MIB, reads=0)  # few pages of it are used again
+    assert run.total("single_pages_read") > rounds * jumps / 2
+    assert run.total("single_pages_read") < rounds * (jumps + walked * 6)
+    assert run.total("blocks_filled") > rounds * walked / 2
+
+
+@pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
 def test_strides_that_come_to_other_pages_each_time_are_read_in_blocks(engine, tmp_path):
     """Few pages of each block are used, but none again before all others: alone they would take longer than the blocks."""
     run = headroom_run([compile_program(None, "strided.c"), 64], tmp_path, memory="32M", engine=engine)
