@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "pager/block_transitions.h"
 #include "pager/fork.h"
+#include "pager/random_access.h"
 #include "pager/state.h"
 #include "pager/store_room.h"
 #include "trace/counters.h"
@@ -305,6 +306,10 @@ bool write_back_idle() {
   if (!state.armed || !state.idle.load(std::memory_order_relaxed) || policy == base::EvictChoice::kLazy) {
     return true;
   }
+  // Only who will be asked first; and who jumps about comes back to the same blocks in each turn and changes them again.
+  if (policy == base::EvictChoice::kAuto && (!blocked_last() || jumps_about())) {
+    return true;
+  }
   // The MPI library itself may be at work on the memory of a rank that waits in it. What it needs must not leave before it has
   // used it, two blocks for a copy: it would fault on the one, then on the other, for ever.
   const bool waits = state.waiting.count() > 0 && !state.turn_is_cut;
@@ -321,13 +326,9 @@ bool write_back_idle() {
     trace::count(Counter::kBlocksEvictedWaiting, static_cast<uint64_t>(leaving) / kBlockBytes);
     return true;
   }
-  // auto: write back early what will leave next, so that giving way later costs nothing; drop late. Only who will be asked
-  // first, and only what passes through: who changes what is kept, turn by turn, would write it again and again, and pay for
-  // each first write after. A write-out that is given up puts its block at the end of the list, so the number of looks is
-  // bounded.
-  if (!blocked_last()) {
-    return true;
-  }
+  // auto: write back early what will leave next, so that giving way later costs nothing; drop late. Only what passes through:
+  // who changes what is kept, turn by turn, would write it again and again, and pay for each first write after. A write-out
+  // that is given up puts its block at the end of the list, so the number of looks is bounded.
   uint64_t to_look_at = state.resident.count();
   uint32_t block = state.resident.first();
   while (block != kNoBlock && state.resident.is_passing(block) && to_look_at-- > 0 && state.store->in_flight() < 8) {

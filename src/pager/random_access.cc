@@ -40,6 +40,7 @@ uint32_t current_turn = 1;
 uint64_t came_back = 0;    // pages that were read in this turn for the second time, or more
 uint64_t read_once = 0;    // different pages read in it
 uint64_t jumped_to = 0;    // blocks of which pages were read alone in it, or that were read as a whole instead
+uint32_t jumped_in = 0;    // the last turn in which there were any
 uint32_t too_many_in = 0;  // the last turn in which these did not fit in memory
 uint32_t some_in = 0;      // the last turn in which that was found of some block
 int sureness = 0;
@@ -74,6 +75,7 @@ bool is_jumped_about_in(uint64_t block) {
 void note_whole_read(ReadInTurn& known) {
   if (known.whole_in != current_turn) {
     known.whole_in = current_turn;
+    jumped_in = current_turn;
     jumped_to += known.turn != current_turn ? 1 : 0;
     state.needed_in_turn.store(static_cast<int64_t>(jumped_to * kBlockBytes), std::memory_order_relaxed);
     trace::count(Counter::kBlocksReadWhole);
@@ -121,6 +123,7 @@ void note_page_read(uint64_t block, uint32_t page) {
   known.last_page = static_cast<uint16_t>(page);
   if (known.turn != current_turn) {
     known.turn = current_turn;
+    jumped_in = current_turn;
     known.pages = 0;
     jumped_to += known.whole_in != current_turn ? 1 : 0;
   }
@@ -168,6 +171,8 @@ void begin_turn_of_pages() {
   jumped_to = 0;
   state.needed_in_turn.store(0, std::memory_order_relaxed);
 }
+
+bool jumps_about() { return was_in_last(kKnownTurns, jumped_in); }
 
 uint64_t pages_came_back() { return came_back; }
 uint64_t pages_read_in_turn() { return read_once; }

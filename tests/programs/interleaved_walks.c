@@ -1,6 +1,7 @@
-/* Jumps about in memory, and in turns with that goes through many blocks at a time, page for page in each, as many threads would
-   that wait for each other's faults. The blocks of each half of these come in another order at each page: no distance between two
-   accesses comes again, and between two to one block are as many others as half of the blocks. Prints how many words were wrong. usage: interleaved_walks MIB ROUNDS JUMPS BLOCKS */
+/* Jumps about in memory, and in turns with that goes through many blocks at a time, page for page in each, as many threads
+   would that wait for each other's faults. The blocks of each half of these come in another order at each page: no distance
+   between two accesses comes again, and between two to one block are as many others as half of the blocks. Prints how many
+   words were wrong. usage: interleaved_walks MIB ROUNDS JUMPS BLOCKS */
 #include <stdint.h>
 
 #include "pressure.h"
