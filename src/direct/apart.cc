@@ -27,12 +27,17 @@ bool Endpoint::leaves(const Receiving& receiving, const Transfer& transfer) cons
   return receiving.may_be_left && receiving.into.combine == nullptr && transfer.bytes >= kLeftFrom;
 }
 
+/// The message that was claimed is this process's, but nobody copies it yet: its sender may copy it aside.
+void Endpoint::set_matched(RecordHeader* record) {
+  if (ChannelReader::kind_of(*record) == RecordKind::kTransfer &&
+      is_taken(transfer_of(record).state.load(std::memory_order_relaxed))) {
+    transfer_of(record).state.store(TransferState::kMatched, std::memory_order_release);
+  }
+}
+
 /// The message is claimed. With the lock.
 void Endpoint::leave(Receiving& receiving, RecordHeader* record, int member) {
-  Transfer& transfer = transfer_of(record);
-  if (is_taken(transfer.state.load(std::memory_order_relaxed))) {
-    transfer.state.store(TransferState::kMatched, std::memory_order_release);
-  }
+  set_matched(record);
   receiving.record = record;
   receiving.member = member;
   looks_past_left_ = first_left_ != nullptr ? looks_past_left_ : 0;

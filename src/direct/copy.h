@@ -52,10 +52,22 @@ inline void copy_short(char* to, const char* from, uint64_t bytes) {
     memcpy(&last, from + bytes - 8, 8);
     memcpy(to, &first, 8);
     memcpy(to + bytes - 8, &last, 8);
-  } else {
-    for (uint64_t at = 0; at < bytes; ++at) {
-      to[at] = from[at];
-    }
+  } else if (bytes >= 4) {  // a word is stored whole: others look at it meanwhile, in windows
+    uint32_t first = 0;
+    uint32_t last = 0;
+    memcpy(&first, from, 4);
+    memcpy(&last, from + bytes - 4, 4);
+    memcpy(to, &first, 4);
+    memcpy(to + bytes - 4, &last, 4);
+  } else if (bytes >= 2) {
+    uint16_t first = 0;
+    uint16_t last = 0;
+    memcpy(&first, from, 2);
+    memcpy(&last, from + bytes - 2, 2);
+    memcpy(to, &first, 2);
+    memcpy(to + bytes - 2, &last, 2);
+  } else if (bytes == 1) {
+    *to = *from;
   }
 }
 

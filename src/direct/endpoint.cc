@@ -105,6 +105,11 @@ void Endpoint::report_lost(int member) {
       lost.rank.load(std::memory_order_relaxed), lost.pid.load(std::memory_order_relaxed));
 }
 
+void Endpoint::look_after_peers() {
+  ring_away();
+  end_if_peers_are_lost();
+}
+
 void Endpoint::end_if_peers_are_lost() {
   if (!node::outlived_loss(*session_)) {
     return;
@@ -270,6 +275,7 @@ Message* Endpoint::extract(const Envelope& wanted) {
   while (Message* message = find_locked(wanted)) {
     unexpected_.remove(message);
     if (claim(message->record, message->member)) {
+      set_matched(message->record);  // it may be long until it is received: its sender does not wait for that
       return message;
     }
     give_to(free_messages_, message);
@@ -396,6 +402,7 @@ void Endpoint::receive_message(Message* message, Receiving& receiving) {
     const int member = message->member;
     const uint64_t bytes = message->bytes;
     give_to(free_messages_, message);
+    (void)claim(record, member);  // nobody can have taken it back
     deliver(receiving, record, member, bytes);
   }
   (void)finish(receiving);

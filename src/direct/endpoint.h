@@ -231,6 +231,8 @@ class Endpoint {
   [[noreturn]] void report_lost(int member);
   /// Asks processes that are away to look at their channels.
   void ring_away();
+  /// What who waits or polls does at times: rings those whose helpers may be needed, and ends if a rank has died.
+  void look_after_peers();
   [[nodiscard]] Root& root_of(int member) { return *memory_.root<Root>(member); }
   [[nodiscard]] Root& own_root() { return *memory_.root<Root>(session_->index); }
 
@@ -336,6 +338,7 @@ class Endpoint {
   void wait_for_other_side(int member, Done done);
   bool claim(RecordHeader* record, int member);
   static void unclaim(RecordHeader* record);
+  static void set_matched(RecordHeader* record);
   void deliver(Receiving& receiving, RecordHeader* record, int member, uint64_t bytes);
   void fetch(RecordHeader* record, const Content& into, int member);
   void fetch_content(RecordHeader* record, const Content& into, int member);
@@ -411,7 +414,7 @@ struct EndpointFunctions {
   void (*go_away)();
   void (*come_back)();
   bool (*is_drained)();
-  void (*end_if_peers_are_lost)();
+  void (*look_after_peers)();
   void (*add_run)(LayoutBuilder& builder, int64_t offset, uint64_t bytes, uint64_t count, int64_t stride);
   void (*add_layout)(LayoutBuilder& builder, const LayoutBuilder& other, int64_t offset, uint64_t count, int64_t stride);
   bool (*is_contiguous)(const LayoutBuilder& builder, int64_t extent);
@@ -419,6 +422,7 @@ struct EndpointFunctions {
   void (*drop_builder)(LayoutBuilder& builder);
   void (*let_go)(Layout* layout);
   void (*copy_content)(const Content& to, const Content& from);
+  void (*expect_overwriting)(const Content& to, const Content& from);
   void (*wake)(int member);
   Tally* (*make_tally)();
   void (*let_go_of_tally)(Tally* tally, int ranks);

@@ -33,7 +33,7 @@ EndpointFunctions endpoint_functions() {
   functions.is_needed = [] { return endpoint().is_needed(); };
   functions.go_away = [] { endpoint().go_away(); };
   functions.come_back = [] { endpoint().come_back(); };
-  functions.end_if_peers_are_lost = [] { endpoint().end_if_peers_are_lost(); };
+  functions.look_after_peers = [] { endpoint().look_after_peers(); };
   functions.is_drained = [] { return endpoint().is_drained(); };
   functions.add_run = [](LayoutBuilder& builder, int64_t offset, uint64_t bytes, uint64_t count, int64_t stride) {
     builder.add(offset, bytes, count, stride);
@@ -49,6 +49,7 @@ EndpointFunctions endpoint_functions() {
     expect_overwriting(to, from);
     copy_content(to, from);
   };
+  functions.expect_overwriting = [](const Content& to, const Content& from) { expect_overwriting(to, from); };
   functions.wake = [](int member) { endpoint().wake(member); };
   functions.make_tally = [] { return endpoint().make_tally(); };
   functions.let_go_of_tally = [](Tally* tally, int ranks) { endpoint().let_go_of(tally, ranks); };

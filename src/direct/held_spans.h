@@ -20,8 +20,12 @@ class HeldSpans {
   /// Whether bytes() stays as it is if `span` is held once more.
   [[nodiscard]] bool has(const Span& span) { return find(span, kMostUses) != nullptr; }
 
+  /// Whether nothing more may be held: a block's word counts 65535 holds, and all of these may be of one block.
+  [[nodiscard]] bool is_full() const { return holds_ >= kMostHolds; }
+
   /// `block_bytes`: of the blocks that `span` lies in.
   void add(const Span& span, uint64_t block_bytes) {
+    ++holds_;
     if (Entry* same = find(span, kMostUses)) {
       ++same->uses;
       return;
@@ -34,6 +38,7 @@ class HeldSpans {
 
   /// What was added before. (Whether it was the one in the table or one for itself makes no difference to the sum.)
   void drop(const Span& span, uint64_t block_bytes) {
+    --holds_;
     Entry* const same = find(span, kMostUses + 1);
     if (same != nullptr && --same->uses > 0) {
       return;
@@ -46,7 +51,8 @@ class HeldSpans {
 
  private:
   static constexpr int kEntries = 16;
-  static constexpr uint32_t kMostUses = 1024;  // a block's word counts 65535 holds
+  static constexpr uint32_t kMostUses = 1024;
+  static constexpr uint32_t kMostHolds = 1 << 15;
 
   struct Entry {
     Span span;
@@ -63,6 +69,7 @@ class HeldSpans {
   }
 
   uint64_t bytes_ = 0;
+  uint32_t holds_ = 0;
   Entry entries_[kEntries] = {};
 };
 

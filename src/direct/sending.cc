@@ -75,7 +75,8 @@ Layout* layout_of(const Content& content) { return const_cast<Layout*>(content.l
 bool Endpoint::offer(Sending& sending) {
   const Span span = span_of(sending.content);
   const uint64_t held_bytes = pager::bytes_of_hold(span.begin, span.bytes);
-  if (pager::is_armed() && held_.bytes() + (held_.has(span) ? 0 : held_bytes) > pager::largest_optional_hold()) {
+  if (held_.is_full() ||
+      (pager::is_armed() && held_.bytes() + (held_.has(span) ? 0 : held_bytes) > pager::largest_optional_hold())) {
     return false;
   }
   uint64_t offset = 0;

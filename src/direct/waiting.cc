@@ -30,8 +30,7 @@ void Waiting::pause() {
     trace::count(trace::Counter::kDirectPokes);
     traced_.goes_on();
     also_elsewhere_ = poke_();
-    endpoint().ring_away();
-    endpoint().end_if_peers_are_lost();
+    endpoint().look_after_peers();
   }
   if (rounds_ > kSpins && sched::waiters_may_sleep()) {
     pause_or_sleep();

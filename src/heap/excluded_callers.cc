@@ -23,6 +23,11 @@ constexpr const char* kBindingPrefixes[] = {"libmpi_mpifh", "libmpi_usempi", "li
 
 constexpr const char* kSystemPrefixes[] = {"libc.so.", "libc-2.", "ld-linux", "ld-2.", "libpthread"};
 
+bool is_letter(char character) { return (character | 0x20) >= 'a' && (character | 0x20) <= 'z'; }
+
+/// Not within one: a program's libcollision.so is not libcoll.so, and libeventloop.so not libevent-2.1.so.
+bool ends_a_word(const char* name, size_t length) { return !is_letter(name[length - 1]) || !is_letter(name[length]); }
+
 CallerKind kind_of_object(const char* path) {
   const char* slash = strrchr(path, '/');
   const char* name = slash != nullptr ? slash + 1 : path;
@@ -32,7 +37,7 @@ CallerKind kind_of_object(const char* path) {
     }
   }
   for (const char* prefix : kLibraryPrefixes) {
-    if (strncmp(name, prefix, strlen(prefix)) == 0) {
+    if (strncmp(name, prefix, strlen(prefix)) == 0 && ends_a_word(name, strlen(prefix))) {
       return CallerKind::kMpiLibrary;
     }
   }

@@ -207,13 +207,12 @@ bool resize_in_place(void* address, uint64_t bytes) {
   const uint64_t before = extent_bytes(offset_of(address));
   if (whole_pages(bytes) < before) {
     give_rights_back(static_cast<char*>(address) + whole_pages(bytes), before - whole_pages(bytes));
+    pager::let_have_huge_pages(static_cast<char*>(address) + whole_pages(bytes), before - whole_pages(bytes), false);
   }
   const bool resized = resize_extent(offset_of(address), bytes) == base::Status::kOk;
   if (resized) {
     const uint64_t after = extent_bytes(offset_of(address));
-    if (after < before) {
-      pager::let_have_huge_pages(static_cast<char*>(address) + after, before - after, false);
-    } else if (after > before && pager::partition().huge_pages == arena::HugePages::kEverywhere) {
+    if (after > before && pager::partition().huge_pages == arena::HugePages::kEverywhere) {
       pager::let_have_huge_pages(address, after, true);
     }
     trace::count(Counter::kAllocatedBytes, after - before);  // modulo 2^64, so it may shrink

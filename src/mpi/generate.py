@@ -90,17 +90,21 @@ def direct_body(function: Function) -> list[str]:
     name, ending, names = function.name, "Waits()", function.argument_names
     if function.kind == "nonblocking":
         name, ending, names = blocking_name(function), f"Starts({names[-1]})", names[:-1]
+    what = name.removesuffix("_c")
     lines = [
         "  if (direct_on) {",
         "    Communicator& communicator = *communicator_of(comm);",
         "    int error = MPI_SUCCESS;",
-        f"    if (may_be_direct(communicator) && direct_{name.removesuffix('_c')}({ending}, {', '.join(names)}, error)) {{",
+        f"    if (may_be_direct(communicator) && direct_{what}({ending}, {', '.join(names)}, error)) {{",
         "      return error;",
         "    }",
     ]
     unseen = {"Allreduce": "unseen_allreduces", "Reduce": "unseen_trees"}.get(function.name.removesuffix("_c"))
     if unseen:
         lines.append(f"    show_unseen(communicator, comm, &Communicator::{unseen});")
+    if what in ("Allreduce", "Scan", "Reduce"):
+        filled = "root" if what == "Reduce" else "communicator.rank"
+        lines.append(f"    expect_result_of_library(communicator, {filled}, sendbuf, recvbuf, count, datatype, op);")
     return [*lines, "    count_left_to_library(communicator, comm);", "  }"]
 
 

@@ -282,7 +282,9 @@ bool is_written_remotely(View view) {
 int64_t evict(int64_t bytes, Urgency urgency) {
   uint32_t without_room = kNoBlock;
   const int64_t leaving = evict_now(bytes, without_room);
-  if (leaving > 0 || without_room == kNoBlock || urgency == Urgency::kNobodyWaits || state.leaving_bytes > 0) {
+  // What is in motion may leave, or make others leave, when it has come to rest; then this is tried again.
+  const bool more_will_come = state.leaving_bytes > 0 || state.store->in_flight() > 0 || state.collects;
+  if (leaving > 0 || without_room == kNoBlock || urgency == Urgency::kNobodyWaits || more_will_come) {
     return leaving;
   }
   await_store_room(without_room * kBlockBytes);

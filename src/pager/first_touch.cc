@@ -215,7 +215,7 @@ bool go_on_giving(Watched& allocation, uint64_t now) {
     if (allocation.spent_ns > touched * kQuickNs) {
       huge_pages_slow_until_ns = now + kSlowForNs;
       trace::count(trace::Counter::kHugePagesSlow);
-      arena::let_have_huge_pages(state.partition->base + allocation.given_from, allocation.touched_to - allocation.given_from,
+      arena::let_have_huge_pages(state.partition->base + allocation.given_from, allocation.window_end - allocation.given_from,
                                  false);
       return begin_touching(allocation, allocation.window_end, now);
     }

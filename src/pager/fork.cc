@@ -83,6 +83,23 @@ void forget(Child& child, bool disarm = true) {
   living_children.fetch_sub(1, std::memory_order_release);
 }
 
+/// Reads a block that is on storage into `bounce`; 0, or -errno.
+long read_back(const StorePlace& place) {
+  for (uint64_t done = 0; done < kBlockBytes;) {
+    const long bytes = system_call(SYS_pread64, place.descriptor, bounce + done, kBlockBytes - done, place.offset + done);
+    if (base::is_error(bytes) && bytes != -EINTR) {
+      return bytes;
+    }
+    const uint64_t read = base::is_error(bytes) ? 0 : static_cast<uint64_t>(bytes) / kPageBytes * kPageBytes;
+    if (read == 0 && bytes != -EINTR) {
+      return -EIO;
+    }
+    trace::count(trace::Counter::kBytesRead, read);
+    done += read;
+  }
+  return 0;
+}
+
 /// The block's content, wherever it is.
 const char* content_of(uint64_t block) {
   while (state_of(word_of(block).load(std::memory_order_acquire)) == kReading) {
@@ -97,14 +114,13 @@ const char* content_of(uint64_t block) {
     case kStored:
     case kSinglePages: {
       const StorePlace place = place_of(state.files, block * kBlockBytes);
-      const long bytes = system_call(SYS_pread64, place.descriptor, bounce, kBlockBytes, place.offset);
-      trace::count(trace::Counter::kBytesRead, bytes > 0 ? static_cast<uint64_t>(bytes) : 0);
+      const long failed = read_back(place);
       const bool has_pages = state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages;
       const bool right =
           has_pages ? absent_pages_are_right(block, bounce) : is_what_was_written(block * kBlockBytes, bounce, kBlockBytes);
-      if (bytes != static_cast<long>(kBlockBytes) || !right) {
+      if (failed != 0 || !right) {
         base::die("reading memory back from the storage in %s for a forked child failed: %s", base::settings().storage,
-                  strerror(bytes < 0 ? static_cast<int>(-bytes) : EIO));
+                  strerror(failed != 0 ? static_cast<int>(-failed) : EIO));
       }
       if (has_pages) {
         overlay_pages(block, bounce);

@@ -381,7 +381,14 @@ def test_a_thread_computes_while_another_waits_in_mpi(mpi, engine, threads, tmp_
 @every_second("mpi", "engine")
 @pytest.mark.parametrize(
     ("how", "kib"),
-    [("send", 4096), ("send", 32768), ("isend", 8192), ("bcast", 8192), ("allgather", 8192), ("alltoall", 8192), ("get", 8192)],
+    [
+        ("send", 4096),
+        ("send", 32768),
+        *(
+            (how, 8192)
+            for how in ("isend", "bcast", "allgather", "alltoall", "get", "reduce", "allreduce", "scan", "operation")
+        ),
+    ],
 )
 def test_what_a_message_fills_is_not_read_first(mpi, engine, how, kib, tmp_path):
     program = compile_program(mpi, "received_whole.c", PUBLIC_HEADERS)

@@ -1,7 +1,8 @@
 /* Rank 1 gets what fills an array of MIB whole, in pieces of KIB, while that array is on storage; what lies around it stays.
    Prints "wrong 0", and the MiB that rank 1 read from storage meanwhile.
-   usage: received_whole MIB KIB send|isend|bcast|allgather|alltoall|get: a message, one that does not wait, one's broadcast,
-   the halves of both, each one's half for the other, or from rank 0's window. */
+   usage: received_whole MIB KIB HOW: send, isend: a message, one that does not wait; bcast: one's broadcast; allgather: the
+   halves of both; alltoall: each one's half for the other; get: from rank 0's window; reduce, allreduce, scan: what both
+   give, bit by bit; operation: the same by an operation of the program's, which the library does. */
 #include <headroom/headroom.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -35,6 +36,34 @@ static void collect(const char* how, unsigned char* to, uint64_t at, int half, i
   free(mine);
 }
 
+static void or_bytes(void* from, void* into, int* count, MPI_Datatype* datatype) {
+  (void)datatype;
+  for (int at = 0; at < *count; ++at) {
+    ((unsigned char*)into)[at] |= ((unsigned char*)from)[at];
+  }
+}
+
+/* Rank 0's content: rank 1 gives nothing, or the same. */
+static void reduce(const char* how, unsigned char* to, uint64_t at, int count, int round) {
+  unsigned char* mine = calloc(1, (size_t)count);
+  for (int each = 0; each < count && (rank == 0 || how[0] == 'r'); ++each) {
+    mine[each] = expected(at + (uint64_t)each, round);
+  }
+  if (strcmp(how, "reduce") == 0) {
+    MPI_Reduce(mine, to, count, MPI_BYTE, MPI_BOR, 1, MPI_COMM_WORLD);
+  } else if (strcmp(how, "allreduce") == 0) {
+    MPI_Allreduce(mine, to, count, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+  } else if (strcmp(how, "scan") == 0) {
+    MPI_Scan(mine, to, count, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+  } else {
+    MPI_Op operation;
+    MPI_Op_create(or_bytes, 1, &operation);
+    MPI_Allreduce(mine, to, count, MPI_BYTE, operation, MPI_COMM_WORLD);
+    MPI_Op_free(&operation);
+  }
+  free(mine);
+}
+
 static void move(const char* how, unsigned char* array, uint64_t at, int count, int round, MPI_Win window) {
   unsigned char* place = array + at;
   if (strcmp(how, "send") == 0) {
@@ -59,6 +88,8 @@ static void move(const char* how, unsigned char* array, uint64_t at, int count, 
       MPI_Get(place, count, MPI_BYTE, 0, (MPI_Aint)at, count, MPI_BYTE, window);
     }
     MPI_Win_unlock_all(window);
+  } else if (strstr(how, "reduce") != NULL || strcmp(how, "scan") == 0 || strcmp(how, "operation") == 0) {
+    reduce(how, place, at, count, round);
   } else {
     collect(how, place, at, count / 2, round);
   }
