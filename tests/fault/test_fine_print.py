@@ -86,7 +86,7 @@ def test_the_same_without_headroom(case, tmp_path, monkeypatch):
 
 
 OF_MPI = {"tallies": 6, "attributes": 3, "errors": 2, "successes": 3, "freed": 2, "operations": 2, "statuses": 2}
-OF_MPI |= {"many_requests": 2, "wrong_parts": 2, "many_freed": 2}
+OF_MPI |= {"many_requests": 2, "wrong_parts": 2, "many_freed": 2, "probed": 2, "polls": 2}
 
 
 @pytest.mark.parametrize(("case", "ranks"), OF_MPI.items())

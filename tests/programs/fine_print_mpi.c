@@ -159,6 +159,10 @@ int main(int argc, char** argv) {
     wrong_parts();
   } else if (strcmp(name, "errors_of_both") == 0) {
     errors_of_both();
+  } else if (strcmp(name, "probed") == 0) {
+    probed();
+  } else if (strcmp(name, "polls") == 0) {
+    polls();
   } else if (strcmp(name, "many_freed") == 0) {
     many_freed();
   } else if (strncmp(name, "leave", 5) != 0) {

@@ -206,3 +206,75 @@ static void floods(void) {
   }
   free(elsewhere);
 }
+
+/// A send ends though its message has only been taken out of the queue: to oneself, and to a rank that first waits for a
+/// sign of the sender. From memory that receivers read, and by a buffered send, which ends without anybody.
+static void probed(void) {
+  enum { COUNT = 1000, BUFFER = 1 << 20 };
+  char* sent = calloc(1, 1 << 20);
+  char* buffer = malloc(BUFFER);
+  char received[COUNT] = {0};
+  MPI_Message message;
+  MPI_Request request;
+  MPI_Status status;
+  sent[COUNT - 1] = 7;
+  MPI_Isend(sent, COUNT, MPI_CHAR, rank, 1, MPI_COMM_WORLD, &request);
+  MPI_Mprobe(rank, 1, MPI_COMM_WORLD, &message, &status);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Mrecv(received, COUNT, MPI_CHAR, &message, &status);
+  must(received[COUNT - 1] == 7, "a message to oneself is not what was sent");
+  MPI_Buffer_attach(buffer, BUFFER);
+  for (int round = 0; round < 20; ++round) {
+    received[COUNT - 1] = 0;
+    sent[COUNT - 1] = (char)(round + 1);
+    if (rank == 0) {
+      if (round % 2 == 0) {
+        MPI_Isend(sent, COUNT, MPI_CHAR, 1, 2, MPI_COMM_WORLD, &request);
+        usleep(round < 10 ? 2000 : 0);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      } else {
+        MPI_Bsend(sent, COUNT, MPI_CHAR, 1, 2, MPI_COMM_WORLD);
+      }
+      sent[COUNT - 1] = 0; /* it is the sender's again */
+    } else {
+      MPI_Mprobe(0, 2, MPI_COMM_WORLD, &message, &status);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) {
+      MPI_Mrecv(received, COUNT, MPI_CHAR, &message, &status);
+      must(received[COUNT - 1] == round + 1, "a message that was probed is not what was sent");
+    }
+  }
+  int size = 0;
+  MPI_Buffer_detach(&buffer, &size);
+  free(buffer);
+  free(sent);
+}
+
+/// A rank that polls for the end of a send to a receive that is posted gets it, though the receiver is in a blocking call of
+/// the library's that it reaches itself only then.
+static void polls(void) {
+  enum { COUNT = 1000, ROUNDS = 5 };
+  char* content = calloc(1, 1 << 20);
+  for (int round = 0; round < ROUNDS; ++round) {
+    MPI_Request request;
+    MPI_Comm made;
+    content[COUNT - 1] = rank == 1 ? (char)(round + 1) : 0;
+    if (rank == 0) {
+      MPI_Irecv(content, COUNT, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &request);
+    } else {
+      usleep(50000); /* the other is in the call by now */
+      MPI_Issend(content, COUNT, MPI_CHAR, 0, 1, MPI_COMM_WORLD, &request);
+      for (int flag = 0; !flag;) {
+        MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+      }
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &made);
+    if (rank == 0) {
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    must(content[COUNT - 1] == round + 1, "what was received while its receiver was in another call is not what was sent");
+    MPI_Comm_free(&made);
+  }
+  free(content);
+}
