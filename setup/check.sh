@@ -3,6 +3,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/build/venv/bin:$PATH"
+# Where /tmp is in memory (Debian 13) the folders that pytest makes there could not serve as storage, as many tests want. Headroom
+# takes TMPDIR before other places: without --storage it then chooses the directory that the tests watch (tests/kernel_watch.py).
+export TMPDIR=/var/tmp
 
 setup/test_tools.sh
 
