@@ -7,6 +7,8 @@
 #   make lint    formatting, static analysis, generated docs; LINT=--without-analyzer leaves out what takes longest
 #   make bench   ratios measured side by side on this machine
 #   make soak    two hours of random work on memory, checked against a model
+#   make format  formats all sources
+#   make docs    makes the pages under docs/ that are generated from tables
 .PHONY: build demo check suites lint bench soak format clean docs
 SHELL := /bin/bash
 sources := $(shell find src include python setup examples tests/programs CMakeLists.txt CMakePresets.json pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
@@ -48,10 +50,11 @@ soak: build
 	build/venv/bin/python tests/soak.py
 
 format:
+	setup/lint_tools.sh
 	build/lint/bin/clang-format -i $$(git ls-files '*.cc' '*.h' '*.c' '*.inc')
 	build/lint/bin/ruff format .
 
-docs:
+docs: build
 	build/venv/bin/python src/base/generate_settings.py markdown src/base/settings.toml docs/settings.md
 	build/venv/bin/python src/trace/generate_counters.py markdown src/trace/counters.toml docs/counters.md
 

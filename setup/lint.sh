@@ -5,12 +5,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/build/venv/bin:$PATH"
-if [ ! -x build/lint/bin/clang-tidy ]; then
-  echo "installing the lint tools into build/lint"
-  python3 -m venv build/lint
-  build/lint/bin/pip install -q ruff==0.8.4 clang-format==19.1.5 clang-tidy==19.1.0
-fi
 mapfile -t native < <(git ls-files '*.cc' '*.h' '*.c' '*.inc')
+if [ ${#native[@]} = 0 ]; then # in an unpacked archive, say; all that follows would then pass or wait for input
+  echo "git lists no source files here: run this in a git checkout"
+  exit 1
+fi
+setup/lint_tools.sh
 echo "clang-format: ${#native[@]} files"
 build/lint/bin/clang-format --dry-run -Werror "${native[@]}"
 echo "ruff"
