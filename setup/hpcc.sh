@@ -22,7 +22,8 @@ for mpi in mpich openmpi; do
     -e 's/^CCFLAGS.*/CCFLAGS=$(HPL_DEFS) -O2 -w/' "$mpi/hpl/setup/Make.Linux_PII_FBLAS" >"$mpi/hpl/Make.headroom"
   make -C "$mpi" -j "$(nproc)" arch=headroom >"log-$mpi" 2>&1 || {
     tail -n 20 "log-$mpi"
-    exit 1
+    echo "HPCC does not compile with $mpi (build/apps/hpcc/log-$mpi); its tests will be skipped"
+    exit 0
   }
   mv "$mpi/hpcc" "$folder/hpcc-$mpi"
 done

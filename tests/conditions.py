@@ -64,6 +64,11 @@ def no_core_files() -> str | None:
     return None if pattern.startswith("core") else f"core dumps go elsewhere: {pattern}"
 
 
+def no_hpcc() -> str | None:
+    built = all((BUILD / f"apps/hpcc-{mpi}").exists() for mpi in ("mpich", "openmpi"))
+    return None if built else "setup/hpcc.sh could not build it"
+
+
 def missing(*names: str):
     return lambda: None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed"
 
@@ -80,9 +85,9 @@ LACKS = {
     "5 GiB of memory": little_memory,
     "huge pages": cannot_use(doctor.offers_huge_pages),
     "files with large pages": no_large_pages,
-    "Intel MPI": lambda: None if (BUILD / "mpi/intel/bin/mpiexec").exists() else "there is none for this processor",
+    "Intel MPI": lambda: None if (BUILD / "mpi/intel/bin/mpiexec").exists() else "setup/test_tools.sh could not install it",
     "LAMMPS": missing("lmp"),
-    "HPCC": lambda: None if (BUILD / "apps/hpcc-openmpi").exists() else "setup/hpcc.sh could not build it",
+    "HPCC": no_hpcc,
     "MPICH's tests": lambda: None if any(MPICH_TESTS.glob("source/mpich_*.orig.tar.*")) else "MPICH's source cannot be had",
     "PT-Scotch": missing("dgord"),
     "ScaLAPACK": lambda: None if SCALAPACK.exists() else "scalapack-mpi-test is not installed",
