@@ -4,6 +4,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+case $PWD in
+  *[\ :]*) # LD_PRELOAD's names are separated by both, so that the library that is built here could not be preloaded
+    echo "$PWD has a space or a colon in its path, which LD_PRELOAD cannot hold; move the checkout to a folder without"
+    exit 1
+    ;;
+esac
+
 quietly() { # what to say, command...
   echo "$1"
   shift

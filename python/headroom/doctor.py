@@ -324,7 +324,8 @@ def _library() -> Finding:
     try:
         path = library_path()
     except Refused as error:
-        return Finding("library", NO, error.message, "nothing works", "make build")
+        what, _, remedy = error.message.rpartition("; ")
+        return Finding("library", NO, what, "nothing works", remedy)
     missing = [abi for abi in ("mpich", "openmpi", "standard") if not (path.parent / f"libheadroom_{abi}.so").exists()]
     if missing:
         return Finding("library", NO, f"{path}: no backend for {', '.join(missing)}", "these MPIs do not run", "make build")

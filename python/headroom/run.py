@@ -29,7 +29,7 @@ LEAST_FOR_A_RANK = 4 << 20  # kFloorBytes of src/pager/state.h; as much again is
 SHARE_OF_FREE_MEMORY = 0.8
 
 
-def library_path() -> Path:
+def find_library() -> Path:
     """The preloaded library, in the wheel or in the source tree's build."""
     for folder in (Path(__file__).parent / "lib", Path(__file__).parents[2] / "build/wheel"):
         if (folder / "libheadroom.so").exists():
@@ -40,6 +40,14 @@ def library_path() -> Path:
         if candidate.exists():
             return candidate
     raise Refused("libheadroom.so is not installed; run `make build`, or install the wheel again")
+
+
+def library_path() -> Path:
+    """Where it is found; refused if the system's loader could not be told, which separates the names in LD_PRELOAD at both."""
+    path = find_library()
+    if found := next((name for sign, name in ((" ", "space"), (":", "colon")) if sign in str(path)), None):
+        raise Refused(f"{path} has a {found} in its path, which LD_PRELOAD cannot hold; install Headroom in a folder without")
+    return path
 
 
 def in_binary_units(size: int) -> str:

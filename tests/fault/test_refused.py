@@ -2,13 +2,14 @@
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from conditions import need
-from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_run, plain_run
+from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import launcher, machine
 from variants import every_second
 
@@ -89,6 +90,25 @@ def test_forced_choice_that_a_container_refuses(option, value, words, tmp_path):
     )
     assert run.status == 2, run.errors
     assert re.search(words, run.errors), run.errors
+
+
+@pytest.mark.parametrize("name", ["with space", "with:colon"])
+def test_an_installation_that_cannot_be_preloaded(name, tmp_path):
+    """The loader separates what LD_PRELOAD names at spaces and colons."""
+    there = tmp_path / name
+    (there / "setup").mkdir(parents=True)
+    (there / "headroom").symlink_to(Path(machine.__file__).parent)
+    start = f"import sys; sys.path.insert(0, {str(there)!r}); from headroom.command import main; main()"
+    command = [BUILD / "venv/bin/python", "-c", start]
+    for options in ([], ["-n", "2"]):
+        done = plain_run([*command, "run", *options, "true"])
+        assert done.returncode == 2 and done.stderr.startswith(f"headroom: error: {there}/headroom/lib/libheadroom.so has a ")
+        assert "LD_PRELOAD" in done.stderr and "install Headroom in a folder without" in done.stderr
+    found = plain_run([*command, "doctor"])
+    assert found.returncode == 1 and re.search(r"^no +library +.*LD_PRELOAD", found.stdout, re.M), found.stdout
+    shutil.copy(ROOT / "setup/build.sh", there / "setup")
+    built = plain_run(["bash", there / "setup/build.sh"])
+    assert built.returncode == 1 and "LD_PRELOAD" in built.stdout and not (there / "build").exists()
 
 
 def as_ordinary_user(command: list) -> subprocess.CompletedProcess:
