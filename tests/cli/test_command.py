@@ -388,6 +388,24 @@ def test_bench_messages(tmp_path):
     assert refused.returncode != 0 and "--mpi names a folder with bin/mpicc and bin/mpiexec" in refused.stderr
 
 
+@pytest.mark.parametrize("benchmark, group", [("messages", "pairs"), ("paging", "quick")])
+def test_benchmarks_without_a_launcher_are_refused(benchmark, group, tmp_path):
+    """As where a library's headers and compiler are installed, and not its mpiexec."""
+    compiler = tmp_path / "bin/mpicc"
+    compiler.parent.mkdir()
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n/bin/cp /bin/true "$2"\n')  # is linked with no MPI
+    compiler.chmod(0o755)
+    env = environment() | {"PATH": str(compiler.parent)}
+    done = plain_run([HEADROOM, "bench", benchmark, "--group", group, "--mpi", tmp_path], env=env)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("headroom: error: no mpiexec") and "--mpi FOLDER" in done.stderr
+
+
+def test_what_is_compared_with_must_be_an_mpi(tmp_path):
+    done = plain_run([HEADROOM, "bench", "messages", "--compare", tmp_path])
+    assert done.returncode == 2 and done.stderr.startswith(f"headroom: error: --compare {tmp_path}: there is no bin/mpiexec")
+
+
 def test_storage_prefers_disks_without_moving_parts(monkeypatch, tmp_path):
     for name in ("slow", "quick"):
         (tmp_path / name).mkdir()

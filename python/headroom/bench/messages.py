@@ -14,8 +14,17 @@ from typing import NamedTuple
 
 import click
 
-from headroom import launcher
-from headroom.bench.programs import CROWDED, FOLDER, OUTPUT, compile_program, default_prefix, output_of, write_figures
+from headroom.bench.programs import (
+    CROWDED,
+    FOLDER,
+    OUTPUT,
+    compile_program,
+    default_prefix,
+    launcher_of,
+    output_of,
+    write_figures,
+)
+from headroom.errors import Refused
 from headroom.run import check_output
 
 SOURCE = Path(__file__).parent / "messages.c"
@@ -86,7 +95,7 @@ def compared_sides(other: Path, ranks: int, words: list) -> list[tuple[list, dic
 
 def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[Path]) -> list[Row]:
     ranks = GROUPS[group]
-    found = launcher.find(str(program))
+    found = launcher_of(program)
     cores = len(os.sched_getaffinity(0))
     crowded = ranks > cores
     elsewhere = group == "other nodes"
@@ -153,6 +162,9 @@ def messages(prefixes, compare, groups, rounds, json_file) -> None:
     rows: list[Row] = []
     if json_file:
         check_output(json_file, "--json")
+    for other in compare:
+        if not (other / "bin/mpiexec").exists():
+            raise Refused(f"--compare {other}: there is no bin/mpiexec; name the folder of an installed MPI")
     with tempfile.TemporaryDirectory() as folder:
         for prefix in prefixes or [default_prefix()]:
             program = compile_program(prefix.absolute(), SOURCE, Path(folder))

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import click
 
-from headroom import hard_limit, launcher, settings
+from headroom import hard_limit, settings
 from headroom.bench.paging_groups import GIB, GROUPS, MIB, SWAP_BYTES, Group
 from headroom.bench.programs import (
     CROWDED,
@@ -36,6 +36,7 @@ from headroom.bench.programs import (
     compile_program,
     default_prefix,
     ended_in_order,
+    launcher_of,
     output_of,
     write_figures,
 )
@@ -153,7 +154,7 @@ def sides_of(swap: bool, zswap: bool, limits: bool, peers: list[str], engines: l
 
 
 def command_of(side: Side, group: Group, program: Path) -> list:
-    found = launcher.find(str(program))
+    found = launcher_of(program)
     before = [word.replace("{budget}", str(group.budget)).replace("{ranks}", str(group.ranks)) for word in side.before]
     if side.is_headroom:
         before += ["--memory", f"{4 * group.ranks * group.mib if side.enough else group.budget}M"]
@@ -170,7 +171,7 @@ def warm(size: int) -> None:
 
 
 def run_side(side: Side, group: Group, program: Path, setting: dict[str, str]) -> dict[str, list[Phase]]:
-    environment = launcher.find(str(program)).environment | ({} if side.is_headroom else setting)
+    environment = launcher_of(program).environment | ({} if side.is_headroom else setting)
     words = [str(word) for word in command_of(side, group, program)]
     warm(group.ranks * group.mib * MIB)
     with contextlib.ExitStack() as stack:
@@ -185,7 +186,7 @@ def run_side(side: Side, group: Group, program: Path, setting: dict[str, str]) -
 
 def best_setting(plain: Side, group: Group, program: Path) -> dict[str, str]:
     """The MPI library's that is fastest in memory: where ranks share cores, those that wait may better give them away."""
-    settings = CROWDED[launcher.find(str(program)).kind] if group.ranks > len(os.sched_getaffinity(0)) else [{}]
+    settings = CROWDED[launcher_of(program).kind] if group.ranks > len(os.sched_getaffinity(0)) else [{}]
     if len(settings) == 1:
         return settings[0]
 
@@ -205,7 +206,7 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
     setting = best_setting(sides[0], group, program)
     runs: dict[str, dict[str, list[Phase]]] = {side.name: {} for side in sides}
     speeds: list[dict[str, float]] = []
-    environment = launcher.find(str(program)).environment
+    environment = launcher_of(program).environment
     label = f"measuring {name}"
     with click.progressbar(length=rounds * (len(sides) + 1), label=label, file=sys.stderr) as bar:
         for turn in range(rounds):
@@ -368,6 +369,7 @@ def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_fil
         programs = tuple(
             compile_program((prefix or default_prefix()).absolute(), source, Path(folder)) for source in (PHASES, APPLICATIONS)
         )
+        launcher_of(programs[0])  # say at once, before anything is set up for everybody, what is wrong
         limits, swap = prepare_swap(stack, tuned_swap, storage)
         sides = sides_of(swap, swap and has_zswap(), limits, list(peers), list(engines), str(storage))
         for name in chosen:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from headroom import launcher
 from headroom.errors import Refused
 from headroom.run import library_path
 
@@ -47,6 +48,17 @@ def compile_program(prefix: Path, source: Path, folder: Path) -> Path:
     if done.returncode != 0:
         raise click.ClickException(f"{compiler} failed (is a C compiler installed?):\n{done.stderr}")
     return program
+
+
+def launcher_of(program: Path) -> launcher.Launcher:
+    """That of the MPI which it was compiled with."""
+    try:
+        return launcher.find(str(program))
+    except launcher.NotFound:
+        raise Refused(
+            "no mpiexec, neither beside the MPI library that mpicc links nor in PATH; install it, or name an MPI with --mpi "
+            "FOLDER (it has bin/mpicc and bin/mpiexec)"
+        ) from None
 
 
 def write_figures(path: Path, rows: list) -> None:
