@@ -309,6 +309,25 @@ def test_what_is_no_trace_is_refused(tmp_path):
     assert "is not a trace" in report(tmp_path).stderr
 
 
+def test_what_else_lies_in_the_directory_is_no_trace(tmp_path):
+    """A file that is only called like one is left alone; figures that are cut off are named, with what to do."""
+    headroom_run([compile_program(None, "exit_status.c"), "0"], tmp_path, memory="64M", trace=tmp_path / "run")
+    (tmp_path / "run/x.trace").write_text("something else")
+    assert len(json.loads(report(tmp_path / "run", "--json", "--no-measure").stdout)) == 1
+    figures = tmp_path / "run/run.json"
+    figures.write_text(figures.read_text()[:100])
+    done = report(tmp_path / "run", "--no-measure")
+    assert done.returncode == 2 and done.stderr.startswith(f"headroom: error: {figures} is not whole JSON"), done.stderr
+    assert "trace the run again, or remove this file" in done.stderr
+    figures.unlink()
+    assert report(tmp_path / "run", "--json", "--no-measure").returncode == 0
+
+
+def test_json_has_no_page(tmp_path):
+    done = report(tmp_path, "--json", "--output", tmp_path / "page.html")
+    assert done.returncode == 2 and done.stderr.startswith("headroom: error: --output") and "--json" in done.stderr
+
+
 def test_a_trace_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     done = subprocess.run(

@@ -37,6 +37,8 @@ def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -
     headroom run -n 4 --memory 512M --trace run1 ./app args
     headroom report run1
     """
+    if as_json and output:
+        raise Refused(f"--output {output}: --json draws no page and prints to standard output; leave out one of the two")
     path = output or directory / "report.html"
     if not as_json:
         if find_spec("matplotlib") is None:

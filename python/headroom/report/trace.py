@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+NAME = re.compile(r"(.*)-(\d+)\.trace")  # host and process
 MARK = b"HHTRACE2"
 EVENT = struct.Struct("<QHHI6q")
 BEGIN, SAMPLE, RUN_STATE, SITE, FRAME, MODULE, LOST, ARMED = range(1, 9)
@@ -143,7 +144,7 @@ def _events(path: Path, done: Callable[[int], None]) -> Iterator[tuple]:
 
 def read_process(path: Path, done: Callable[[int], None] = lambda _: None) -> Process:
     """One process's events. ValueError if the file is not a trace. `done` is told how many more bytes were read."""
-    host, pid = re.fullmatch(r"(.*)-(\d+)\.trace", path.name).groups()
+    host, pid = NAME.fullmatch(path.name).groups()
     process = Process(host, int(pid))
     modules: dict[int, str] = {}
     sites: dict[int, Site] = {}
@@ -203,14 +204,29 @@ def _of_last_run(processes: list[Process]) -> list[Process]:
 
 
 def trace_files(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.trace"))
+    """Those that Headroom has written; something else may be called so, too."""
+    return sorted(path for path in directory.glob("*.trace") if NAME.fullmatch(path.name))
+
+
+def _figures(directory: Path) -> list[dict]:
+    """Of each node. ValueError, with a reason, if a file is not whole."""
+    found = []
+    for path in sorted(directory.glob("run.json*")):
+        try:
+            found.append(json.loads(path.read_text()))
+        except ValueError as error:
+            raise ValueError(
+                f"{path} is not whole JSON ({error}): it was cut off, or changed; trace the run again, or remove this file to "
+                "see the report without the figures of its node"
+            ) from None
+    return found
 
 
 def read_run(
     directory: Path, warn: Callable[[str], None] = lambda _: None, done: Callable[[int], None] = lambda _: None
 ) -> list[Node]:
-    """The nodes of a run. FileNotFoundError or ValueError, with a reason, if the directory has no trace. `warn` is told what
-    was left out, and why; `done` how many more bytes of the files were read."""
+    """The nodes of a run. FileNotFoundError or ValueError, with a reason, if the directory has no trace, or what it has cannot
+    be read. `warn` is told what was left out, and why; `done` how many more bytes of the files were read."""
     files = trace_files(directory)
     if not files:
         raise FileNotFoundError(f"{directory} has no trace; take one with `headroom run --trace {directory} ...`")
@@ -234,7 +250,7 @@ def read_run(
     by_host = {host: _of_last_run(processes) for host, processes in by_host.items()}
     if left_out := found - sum(len(processes) for processes in by_host.values()):
         warn(f"{left_out} processes of earlier runs are left out: {directory} was used before")
-    figures = [json.loads(path.read_text()) for path in sorted(directory.glob("run.json*"))]
+    figures = _figures(directory)
     nodes = []
     for host, processes in by_host.items():
         begin = min(process.began for process in processes)
