@@ -31,7 +31,7 @@ int open_ledger(const char* pid, int flags) {
   }
   (void)closedir(files);
   if (found < 0) {
-    fprintf(stderr, "headroom-ledger: process %s has no ledger of Headroom's\n", pid);
+    fprintf(stderr, "headroom-ledger: process %s has no ledger of Headroom's; `headroom top` names one that has\n", pid);
   }
   return found;
 }

@@ -221,7 +221,8 @@ def test_what_does_not_fit_on_one_disk_goes_to_another(mpi, tmp_path):
 
 def test_adding_a_directory_says_what_is_wrong(tmp_path):
     assert f"DIRECTORY {tmp_path}/none: no such directory" in headroom("storage", "add", tmp_path / "none").stderr
-    assert "has no ledger" in headroom("storage", "add", tmp_path, "--process", os.getpid()).stderr
+    not_ours = headroom("storage", "add", tmp_path, "--process", os.getpid())
+    assert "has no ledger of Headroom's; `headroom top` names one that has" in not_ours.stderr
     assert "is in memory" in headroom("storage", "add", "/dev/shm").stderr
 
 
