@@ -365,7 +365,7 @@ def started(words: list) -> subprocess.Popen:
 
 @every_second("mpi")
 def test_a_rank_that_is_stopped_for_a_while(mpi, tmp_path):
-    """Its memory cannot be had meanwhile; the others go on with what there is, and nothing is lost."""
+    """Its memory cannot be had meanwhile, and its messages do not come; nothing is lost."""
     program = compile_program(mpi, "out_of_core.c")
     plain = plain_run([*mpi.command(3), program, 24, 4])
     report = tmp_path / "stopped.json"
@@ -392,6 +392,44 @@ def members() -> dict[int, dict]:
     return {member["rank"]: member for line in lines for member in json.loads(line)["members"]}
 
 
+def read_while_stopped(process: int) -> dict[int, int]:
+    """What each rank reads of its memory while this process is stopped, until all others have read some."""
+    os.kill(process, signal.SIGSTOP)
+    time.sleep(2.5)  # until then they may not know
+    before = members()
+    moved = dict.fromkeys(before, 0)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        moved = {rank: member["read"] - before[rank]["read"] for rank, member in members().items()}
+        if sum(bytes_read > 0 for bytes_read in moved.values()) == len(before) - 1:
+            break
+    os.kill(process, signal.SIGCONT)
+    return moved
+
+
+@every_second("mpi")
+def test_others_go_on_while_a_rank_is_stopped(mpi, tmp_path):
+    """With the memory that there is without the stopped one's, all at the same time."""
+    first = tmp_path / "done"
+    program = compile_program(mpi, "long_turn.c")
+    report = tmp_path / "stopped.json"
+    words = [*mpi.command(4), HEADROOM, "run", "--memory", "64M", "--mode", "yield", "--json", report, "--"]
+    words += [program, 64, first, "sweeping", 60]
+    with KernelWatch() as kernel, started(words) as job:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "done.begun").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        moved = read_while_stopped(members()[1]["pid"])
+        assert moved[1] == 0 and sum(bytes_read > 0 for bytes_read in moved.values()) == 3, moved
+        first.touch()
+        output = job.communicate(timeout=200)[0]
+        assert job.returncode == 0
+    assert output == "wrong 0\n"
+    run = Run(job, [json.loads(report.read_text())], kernel)
+    run.assert_what_it_says_of_shortage()
+    run.assert_paged(4 * 64 * MIB, 64 * MIB, reads=3, writes=4)
+
+
 @every_second("mpi")
 def test_a_rank_that_is_stopped_in_line_for_its_turn(mpi, tmp_path):
     """Nobody waits for it: the others go on with their turns, which end when another one is in line."""
@@ -406,16 +444,7 @@ def test_a_rank_that_is_stopped_in_line_for_its_turn(mpi, tmp_path):
         while stopped is None and time.monotonic() < deadline:
             if (tmp_path / "done.begun").exists():
                 stopped = next((member for rank, member in members().items() if rank > 0 and member["state"] == ready), None)
-        os.kill(stopped["pid"], signal.SIGSTOP)
-        time.sleep(2.5)  # until then they may not know
-        before = members()
-        moved = dict.fromkeys(before, 0)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            moved = {rank: member["read"] - before[rank]["read"] for rank, member in members().items()}
-            if sum(bytes_read > 0 for bytes_read in moved.values()) == 3:
-                break
-        os.kill(stopped["pid"], signal.SIGCONT)
+        moved = read_while_stopped(stopped["pid"])
         assert moved[stopped["rank"]] == 0 and sum(bytes_read > 0 for bytes_read in moved.values()) == 3, moved
         first.touch()
         output = job.communicate(timeout=200)[0]
