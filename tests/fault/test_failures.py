@@ -385,26 +385,27 @@ def test_a_rank_that_is_stopped_for_a_while(mpi, tmp_path):
     run.assert_paged(3 * 2 * 24 * MIB, 48 * MIB)
 
 
-def members() -> dict[int, dict]:
-    """What `headroom top` says of each rank of the job that runs."""
+def members(program: Path) -> dict[int, dict]:
+    """What `headroom top` says of each rank of the job that runs this program; there may be other jobs on the machine."""
     done = plain_run([HEADROOM, "top", "--json", "--once", "--interval", "0.1"])
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return {member["rank"]: member for line in lines for member in json.loads(line)["members"]}
+    every = [member for line in lines for member in json.loads(line)["members"]]
+    return {member["rank"]: member for member in every if member["program"] == program.name}
 
 
-def read_while_stopped(process: int) -> dict[int, int]:
+def read_while_stopped(program: Path, process: int) -> dict[int, int]:
     """What each rank reads of its memory while this process is stopped, until all others have read some."""
     os.kill(process, signal.SIGSTOP)
-    time.sleep(2.5)  # until then they may not know
-    before = members()
-    moved = dict.fromkeys(before, 0)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        moved = {rank: member["read"] - before[rank]["read"] for rank, member in members().items()}
-        if sum(bytes_read > 0 for bytes_read in moved.values()) == len(before) - 1:
-            break
-    os.kill(process, signal.SIGCONT)
-    return moved
+    try:
+        time.sleep(2.5)  # until then they may not know
+        before = members(program)
+        moved = dict.fromkeys(before, 0)
+        deadline = time.monotonic() + 60
+        while sum(bytes_read > 0 for bytes_read in moved.values()) < len(before) - 1 and time.monotonic() < deadline:
+            moved = {rank: member["read"] - before[rank]["read"] for rank, member in members(program).items()}
+        return moved
+    finally:
+        os.kill(process, signal.SIGCONT)
 
 
 @every_second("mpi")
@@ -419,7 +420,7 @@ def test_others_go_on_while_a_rank_is_stopped(mpi, tmp_path):
         deadline = time.monotonic() + 60
         while not (tmp_path / "done.begun").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
-        moved = read_while_stopped(members()[1]["pid"])
+        moved = read_while_stopped(program, members(program)[1]["pid"])
         assert moved[1] == 0 and sum(bytes_read > 0 for bytes_read in moved.values()) == 3, moved
         first.touch()
         output = job.communicate(timeout=200)[0]
@@ -443,8 +444,10 @@ def test_a_rank_that_is_stopped_in_line_for_its_turn(mpi, tmp_path):
         stopped = None
         while stopped is None and time.monotonic() < deadline:
             if (tmp_path / "done.begun").exists():
-                stopped = next((member for rank, member in members().items() if rank > 0 and member["state"] == ready), None)
-        moved = read_while_stopped(stopped["pid"])
+                stopped = next(
+                    (member for rank, member in members(program).items() if rank > 0 and member["state"] == ready), None
+                )
+        moved = read_while_stopped(program, stopped["pid"])
         assert moved[stopped["rank"]] == 0 and sum(bytes_read > 0 for bytes_read in moved.values()) == 3, moved
         first.touch()
         output = job.communicate(timeout=200)[0]
