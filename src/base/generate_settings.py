@@ -84,7 +84,8 @@ def markdown(settings: list[dict]) -> str:
         if setting["kind"] == "choice":
             meaning += ": " + choices_of(setting)
         option = f"`--{setting['name'].replace('_', '-')}`" if setting.get("shown", True) else "(environment only)"
-        lines.append(f"| {option} | `HEADROOM_{setting['name'].upper()}` | {default} | {meaning} |")
+        cells = [option, f"`HEADROOM_{setting['name'].upper()}`", default, meaning]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")  # which would end the cell
     return "\n".join(lines) + "\n"
 
 
