@@ -167,17 +167,28 @@ def test_scalapack_lu(mpi, tmp_path, monkeypatch):
     assert len(under.report["ranks"]) == 4
 
 
+MPI4PY = "4.1.2"  # as setup/test_tools.sh installs it
+
+
 @pytest.fixture(scope="session")
 def mpi4py_tests(tmp_path_factory):
-    """mpi4py's own test suite, from its source package."""
+    """mpi4py's own test suite, from its source package, which is kept: only the first session needs the network for it."""
+    kept = BUILD / f"apps/mpi4py-{MPI4PY}"
+    if kept.exists():
+        return kept / "test"
     folder = tmp_path_factory.mktemp("mpi4py")
     download = [BUILD / "venv/bin/pip", "download", "-q", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
     # pip asks the package's build system for its dependencies; with this one it does not build everything for that.
     env = os.environ | {"MPI4PY_BUILD_BACKEND": "setuptools"}
-    subprocess.run([*download, "-d", folder, "mpi4py==4.1.2"], check=True, capture_output=True, env=env)
+    subprocess.run([*download, "-d", folder, f"mpi4py=={MPI4PY}"], check=True, capture_output=True, env=env)
     with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
         archive.extractall(folder)
-    return next(folder.glob("mpi4py-*/test"))
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = kept.with_name(f"{kept.name}.part")  # a copy that was cut short is not taken for the whole
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.copytree(folder / kept.name, unfinished)
+    unfinished.rename(kept)
+    return kept / "test"
 
 
 # What a rank says goes to a file of its own: on one stream two ranks write into each other's lines.
