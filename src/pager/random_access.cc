@@ -20,6 +20,7 @@ constexpr int kLongSure = 16;         // so many more are remembered
 constexpr int kDoubt = 4;
 constexpr int kSparseFaults = 1 << 16;  // so long a sparse reader is remembered
 constexpr uint32_t kKnownTurns = 16;
+constexpr uint64_t kFewJumps = 8;     // to one in so many of the blocks that are here
 constexpr uint64_t kAskedAgain = 8;   // one block in so many
 constexpr uint64_t kWholeAhead = 32;  // blocks
 constexpr int kRecent = 4;
@@ -40,7 +41,7 @@ uint32_t current_turn = 1;
 uint64_t came_back = 0;    // pages that were read in this turn for the second time, or more
 uint64_t read_once = 0;    // different pages read in it
 uint64_t jumped_to = 0;    // blocks of which pages were read alone in it, or that were read as a whole instead
-uint32_t jumped_in = 0;    // the last turn in which there were any
+uint32_t jumped_in = 0;    // the last turn in which these were many
 uint32_t too_many_in = 0;  // the last turn in which these did not fit in memory
 uint32_t some_in = 0;      // the last turn in which that was found of some block
 int sureness = 0;
@@ -72,11 +73,15 @@ bool is_jumped_about_in(uint64_t block) {
          (was_in_last(kKnownTurns, known.many_in) || (!is_asked && was_in_last(2 * kKnownTurns, some_in)));
 }
 
+void count_jump(bool to_another_block) {
+  jumped_to += to_another_block ? 1 : 0;
+  jumped_in = jumped_to > state.resident.count() / kFewJumps ? current_turn : jumped_in;
+}
+
 void note_whole_read(ReadInTurn& known) {
   if (known.whole_in != current_turn) {
     known.whole_in = current_turn;
-    jumped_in = current_turn;
-    jumped_to += known.turn != current_turn ? 1 : 0;
+    count_jump(known.turn != current_turn);
     state.needed_in_turn.store(static_cast<int64_t>(jumped_to * kBlockBytes), std::memory_order_relaxed);
     trace::count(Counter::kBlocksReadWhole);
   }
@@ -123,9 +128,8 @@ void note_page_read(uint64_t block, uint32_t page) {
   known.last_page = static_cast<uint16_t>(page);
   if (known.turn != current_turn) {
     known.turn = current_turn;
-    jumped_in = current_turn;
     known.pages = 0;
-    jumped_to += known.whole_in != current_turn ? 1 : 0;
+    count_jump(known.whole_in != current_turn);
   }
   ((known.pages & bit_of(page)) != 0 ? came_back : read_once) += 1;
   known.pages |= bit_of(page);

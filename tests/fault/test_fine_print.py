@@ -103,6 +103,17 @@ def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
         assert run.total("messages_direct") > 0
 
 
+@pytest.mark.parametrize("name", ["libcollision.so", "libeventloop.so"])
+def test_a_library_of_the_program_that_is_called_like_a_part_of_the_librarys(name, mpi, tmp_path):
+    library = compile_program(mpi, "completing_library.c", "-shared", "-fPIC")
+    named = tmp_path / name
+    named.symlink_to(library)
+    program = compile_program(mpi, "completed_elsewhere.c", "-Wl,--no-as-needed", f"-Wl,-rpath,{tmp_path}", str(named))
+    run = headroom_run([program], tmp_path, before=mpi.command(2), memory="1G", timeout=30)
+    assert (run.status, run.output) == (0, "ok\n"), run.errors
+    assert run.total("messages_direct") >= 200
+
+
 @pytest.mark.parametrize("attach", ["auto", "off"])
 def test_a_rank_that_sends_and_sends_waits_some_time(attach, mpi, tmp_path):
     program = compile_program(mpi, "fine_print_mpi.c")
