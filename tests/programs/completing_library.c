@@ -3,4 +3,9 @@
 
 void complete(MPI_Request* request);
 
-void complete(MPI_Request* request) { MPI_Wait(request, MPI_STATUS_IGNORE); }
+static volatile int completed; /* so that the last call is not a jump, which would hide who calls */
+
+void complete(MPI_Request* request) {
+  MPI_Wait(request, MPI_STATUS_IGNORE);
+  ++completed;
+}
