@@ -191,7 +191,6 @@ def used_by_hand(functions: list[Function]) -> set[str]:
         "Type_contiguous",
         "Type_commit",
         "Pack",
-        "Unpack",
         "Comm_free",
     }
     wanted |= {"Topo_test", "Cartdim_get", "Cart_get", "Cart_shift", "Graph_neighbors_count", "Graph_neighbors"}

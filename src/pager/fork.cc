@@ -383,12 +383,16 @@ void serve_forked(int descriptor) {
   }
 }
 
+void complete_living(Child& child) {
+  if (child.used && child.fault_descriptor < 0) {
+    take_hello(child);
+  }
+  complete(child);
+}
+
 void complete_children() {
   for (Child& child : children) {
-    if (child.used && child.fault_descriptor < 0) {
-      take_hello(child);
-    }
-    complete(child);
+    complete_living(child);
   }
 }
 
@@ -402,7 +406,8 @@ base::Status prepare_fork() {
     return base::Status::kNoMemory;
   }
   if (new_child() == nullptr) {
-    complete_children();  // too many at once: the living ones get all that is theirs
+    static uint32_t completed = 0;  // too many at once: one of them gets all that is its
+    complete_living(children[completed++ % kMaxForkChildren]);
     if (new_child() == nullptr) {
       close_fork_channel();
       return base::Status::kNoMemory;

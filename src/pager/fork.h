@@ -7,7 +7,7 @@
 
 namespace headroom::pager {
 
-inline constexpr int kMaxForkChildren = 16;
+inline constexpr int kMaxForkChildren = 64;
 
 // Called by the pager thread.
 /// Gives the block to every living child that has not got it, since it is about to change. False: some child is not ready.
