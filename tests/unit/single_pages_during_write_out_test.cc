@@ -1,6 +1,6 @@
 // What happens to a block of single pages while some of them are being written out, which the disk takes its time for: the
-// program writes to the same page or reads another, holds one for the kernel, or gives the block up. Nothing is lost, and nothing
-// that was given up comes back.
+// program writes to the same page or reads another, holds one for the kernel, or gives the block up. Nothing is lost, and
+// nothing that was given up comes back.
 #include <gtest/gtest.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,7 +58,8 @@ class Array {
     return reinterpret_cast<volatile uint64_t*>(memory_)[(block * kPages + page) * kPageWords];
   }
   [[nodiscard]] bool has_pages_on_their_way(uint64_t block) const {
-    return arena::state_of(partition().blocks[first_ + block].load()) == arena::kSinglePages && pages_are_moving(first_ + block);
+    return arena::state_of(partition().blocks[first_ + block].load()) == arena::kSinglePages &&
+           pages_are_moving(first_ + block);
   }
 
  private:
@@ -149,19 +150,19 @@ TEST_P(SinglePagesDuringWriteOut, NothingIsLostAndNothingComesBack) {
   EXPECT_TRUE(test::invariants_hold());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Deeds, SinglePagesDuringWriteOut,
-    testing::Combine(testing::Values("userfaultfd", "userfaultfd-user"),
-                     testing::Values(Deed::kWrite, Deed::kReadAnother, Deed::kHoldAndWrite, Deed::kGiveUp)),
-    [](const auto& instance) {
-      const Deed deed = std::get<1>(instance.param);
-      std::string engine = std::get<0>(instance.param);
-      std::erase(engine, '-');
-      return engine + (deed == Deed::kWrite         ? "Written"
-                       : deed == Deed::kReadAnother ? "Read"
-                       : deed == Deed::kGiveUp      ? "GivenUp"
-                                                    : "Held");
-    });
+INSTANTIATE_TEST_SUITE_P(Deeds, SinglePagesDuringWriteOut,
+                         testing::Combine(testing::Values("userfaultfd", "userfaultfd-user"),
+                                          testing::Values(Deed::kWrite, Deed::kReadAnother, Deed::kHoldAndWrite,
+                                                          Deed::kGiveUp)),
+                         [](const auto& instance) {
+                           const Deed deed = std::get<1>(instance.param);
+                           std::string engine = std::get<0>(instance.param);
+                           std::erase(engine, '-');
+                           return engine + (deed == Deed::kWrite         ? "Written"
+                                            : deed == Deed::kReadAnother ? "Read"
+                                            : deed == Deed::kGiveUp      ? "GivenUp"
+                                                                         : "Held");
+                         });
 
 }  // namespace
 }  // namespace headroom::pager
