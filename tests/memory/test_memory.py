@@ -398,8 +398,10 @@ def test_what_a_message_fills_is_not_read_first(mpi, engine, how, kib, tmp_path)
     run.assert_paged(2 * 4 * mib * MIB, budget * MIB)
     assert run.total("blocks_forgotten") >= rounds * mib, run.report["total"]
     read = int(run.output.split()[1])
-    # Messages begin in the middle of a block, which is then read; without forgetting it was 75 MiB and more.
-    assert read < rounds * mib / 3, run.output
+    # Messages begin in the middle of a block, which is then read; without forgetting it was 75 MiB and more. Reductions fill a
+    # block in several steps, between which it may leave: 7 to 44 MiB were read, 45 to 109 without forgetting.
+    reduces = how in ("reduce", "allreduce", "scan", "operation")
+    assert read < rounds * mib / (1 if reduces else 3), run.output
 
 
 def test_turns_end_when_memory_is_enough_again(mpi, tmp_path):
