@@ -25,47 +25,37 @@ struct CopyRoutines {
 };
 CopyRoutines usable_copy_routines();
 
-/// Copies at most a few lines without a call.
+/// Copies as many bytes as one Word has, or up to two: overlapping, from both ends.
+template <typename Word>
+void copy_ends(char* to, const char* from, uint64_t bytes) {
+  Word first;
+  Word last;
+  memcpy(&first, from, sizeof(Word));
+  memcpy(&last, from + bytes - sizeof(Word), sizeof(Word));
+  memcpy(to, &first, sizeof(Word));
+  memcpy(to + bytes - sizeof(Word), &last, sizeof(Word));
+}
+
+/// Copies at most a few lines without a call. A word of 2, 4 or 8 bytes is stored whole: in windows others look at it meanwhile.
 inline void copy_short(char* to, const char* from, uint64_t bytes) {
+  struct Half {
+    char bytes[32];
+  };
+  struct Quarter {
+    char bytes[16];
+  };
   if (bytes >= 64) {
     memcpy(to, from, bytes);
-  } else if (bytes >= 16) {
-    // Overlapping from both ends.
-    char first[32];
-    char last[32];
-    const uint64_t half = bytes >= 32 ? 32 : 16;
-    if (half == 32) {
-      memcpy(first, from, 32);
-      memcpy(last, from + bytes - 32, 32);
-      memcpy(to, first, 32);
-      memcpy(to + bytes - 32, last, 32);
-    } else {
-      memcpy(first, from, 16);
-      memcpy(last, from + bytes - 16, 16);
-      memcpy(to, first, 16);
-      memcpy(to + bytes - 16, last, 16);
-    }
+  } else if (bytes >= sizeof(Half)) {
+    copy_ends<Half>(to, from, bytes);
+  } else if (bytes >= sizeof(Quarter)) {
+    copy_ends<Quarter>(to, from, bytes);
   } else if (bytes >= 8) {
-    uint64_t first = 0;
-    uint64_t last = 0;
-    memcpy(&first, from, 8);
-    memcpy(&last, from + bytes - 8, 8);
-    memcpy(to, &first, 8);
-    memcpy(to + bytes - 8, &last, 8);
-  } else if (bytes >= 4) {  // a word is stored whole: others look at it meanwhile, in windows
-    uint32_t first = 0;
-    uint32_t last = 0;
-    memcpy(&first, from, 4);
-    memcpy(&last, from + bytes - 4, 4);
-    memcpy(to, &first, 4);
-    memcpy(to + bytes - 4, &last, 4);
+    copy_ends<uint64_t>(to, from, bytes);
+  } else if (bytes >= 4) {
+    copy_ends<uint32_t>(to, from, bytes);
   } else if (bytes >= 2) {
-    uint16_t first = 0;
-    uint16_t last = 0;
-    memcpy(&first, from, 2);
-    memcpy(&last, from + bytes - 2, 2);
-    memcpy(to, &first, 2);
-    memcpy(to + bytes - 2, &last, 2);
+    copy_ends<uint16_t>(to, from, bytes);
   } else if (bytes == 1) {
     *to = *from;
   }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "block_array.h"
 #include "environment.h"
 #include "heap/heap.h"
 #include "pager/state.h"
@@ -26,26 +27,7 @@ constexpr int kTimes = 60;
 
 enum class Deed : uint8_t { kWrite, kHoldAndWrite, kGiveUp };
 
-/// The words of an array that begins with a block.
-class Array {
- public:
-  Array() : memory_(static_cast<char*>(heap::allocate((kBlocks + 1) * arena::kBlockBytes, 1, false))) {
-    uint64_t offset = 0;
-    EXPECT_TRUE(arena::find_offset(partition(), reinterpret_cast<uintptr_t>(memory_), offset));
-    first_ = arena::block_of(offset + arena::kBlockBytes - 1);
-    memory_ += first_ * arena::kBlockBytes - offset;
-  }
-  [[nodiscard]] volatile uint64_t* block(uint64_t number) const {
-    return reinterpret_cast<volatile uint64_t*>(memory_ + number * arena::kBlockBytes);
-  }
-  [[nodiscard]] bool is_being_written(uint64_t number) const {
-    return arena::state_of(partition().blocks[first_ + number].load()) == arena::kWriting;
-  }
-
- private:
-  char* memory_;
-  uint64_t first_ = 0;
-};
+using Array = test::BlockArray;
 
 /// Goes over the second half, so that the first must leave: all pages of it, of which a few alone would fit.
 void press(const Array& array, const std::atomic<bool>& ends) {
@@ -69,7 +51,7 @@ TEST_P(DuringWriteOut, NothingIsLostAndNothingComesBack) {
   setenv("HEADROOM_STORE_FAULT", "late:2000", 1);
   test::set_environment("24M", name);
   ASSERT_EQ(start(), base::Status::kOk);
-  const Array array;
+  const Array array(kBlocks);
   std::vector<uint64_t> first(kBlocks / 2);  // the first word of each block as it must be, and the last
   std::vector<uint64_t> last(kBlocks / 2);
   uint64_t next = 0;
@@ -85,7 +67,7 @@ TEST_P(DuringWriteOut, NothingIsLostAndNothingComesBack) {
   int done = 0;
   for (uint64_t number = 0; done < kTimes; number = (number + 1) % (kBlocks / 2)) {
     volatile uint64_t* words = array.block(number);
-    if (!array.is_being_written(number)) {
+    if (array.state_of(number) != arena::kWriting) {
       if (number % 16 == 0) {
         dirty(number + static_cast<uint64_t>(done) % 16);
       }

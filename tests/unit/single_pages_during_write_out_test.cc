@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "block_array.h"
 #include "environment.h"
 #include "heap/heap.h"
 #include "pager/single_pages.h"
@@ -45,26 +46,14 @@ class Random {
   uint64_t state_;
 };
 
-/// An array that begins with a block; of each page the first word is used.
-class Array {
+/// Of each page the first word is used.
+class Array : public test::BlockArray {
  public:
-  Array() : memory_(static_cast<char*>(heap::allocate((kBlocks + 1) * arena::kBlockBytes, 1, false))) {
-    uint64_t offset = 0;
-    EXPECT_TRUE(arena::find_offset(partition(), reinterpret_cast<uintptr_t>(memory_), offset));
-    first_ = arena::block_of(offset + arena::kBlockBytes - 1);
-    memory_ += first_ * arena::kBlockBytes - offset;
+  Array() : BlockArray(kBlocks) {}
+  [[nodiscard]] volatile uint64_t& word(uint64_t number, uint64_t page) const { return block(number)[page * kPageWords]; }
+  [[nodiscard]] bool has_pages_on_their_way(uint64_t number) const {
+    return state_of(number) == arena::kSinglePages && pages_are_moving(index_of(number));
   }
-  [[nodiscard]] volatile uint64_t& word(uint64_t block, uint64_t page) const {
-    return reinterpret_cast<volatile uint64_t*>(memory_)[(block * kPages + page) * kPageWords];
-  }
-  [[nodiscard]] bool has_pages_on_their_way(uint64_t block) const {
-    return arena::state_of(partition().blocks[first_ + block].load()) == arena::kSinglePages &&
-           pages_are_moving(first_ + block);
-  }
-
- private:
-  char* memory_;
-  uint64_t first_ = 0;
 };
 
 /// Jumps about in the last two thirds, so that the others must leave.
