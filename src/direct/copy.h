@@ -36,7 +36,8 @@ void copy_ends(char* to, const char* from, uint64_t bytes) {
   memcpy(to + bytes - sizeof(Word), &last, sizeof(Word));
 }
 
-/// Copies at most a few lines without a call. A word of 2, 4 or 8 bytes is stored whole: in windows others look at it meanwhile.
+/// Copies at most a few lines without a call. A word of 2, 4 or 8 bytes is stored whole: in windows others look at it
+/// meanwhile.
 inline void copy_short(char* to, const char* from, uint64_t bytes) {
   struct Half {
     char bytes[32];
