@@ -375,6 +375,7 @@ void free_range(uint64_t offset, uint64_t bytes, bool keep) {
     }
     const uint64_t cut = (cut_end - page) * kPageBytes;
     if (keep && cut <= kKeepEach && kept_bytes + cut <= kKeepAll && !pager::is_armed()) {
+      pager::end_first_touch(page * kPageBytes, cut);
       insert_kept(page, cut_end - page);
     } else {
       remove_users(page, cut_end - page);

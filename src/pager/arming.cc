@@ -140,6 +140,7 @@ void arm(int64_t claimed_bytes) {
   if (state.armed) {
     return;
   }
+  end_first_touch();
   map_in_small_pages();
   state.session->self->arms.store(1, std::memory_order_relaxed);
   // A peer that holds blocks and does not see this is seen by list_held() (direct/peer_hold.cc).

@@ -82,6 +82,7 @@ void discard_blocks(uint64_t block, uint64_t count) {
   {
     const TransitionHolder lock;
     if (!is_armed()) {
+      forget_first_touch(block * arena::kBlockBytes, count * arena::kBlockBytes, true);
       for (uint64_t each = block; each < block + count; ++each) {
         unpin(each);
       }

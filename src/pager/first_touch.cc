@@ -5,19 +5,19 @@
 // after the allocation, then after two, four, and so on for half a minute. (Nothing becomes short by what follows: what is
 // allocated counts against the budget while memory is enough.)
 //
-// Where the system leaves huge pages to those who ask (/sys/kernel/mm/transparent_hugepage/enabled is `madvise`), the rest of
-// the allocation gets them. Programs that do not ask get small pages there, since huge ones would waste memory and time where
-// it is touched here and there; here it is not. They are given in windows, each twice as long as the one before, of which the
-// thread touches the last quarter, 16 MiB at most, and looks how much of its own time that takes. For a virtual machine may
-// have given free memory back to its host (what is free in large pieces, so that small pages are found among what is not), and
-// to get it again was seen to take 4 ms a huge page, where small ones take 1.5 and huge ones 0.2 otherwise. Then, and for some
-// seconds in other allocations, too, there are only small ones.
+// Where blocks can be pages (arena/whole_blocks.h) the thread sets memory aside ahead of the program, in pages of 256 KiB and
+// less, in windows that double while the program goes on. To set a page aside takes microseconds, whatever its size, and the
+// program's first touch of it clears and maps all of it: that takes a third of what small pages of private memory take. (Pages
+// of 2 MiB would be as quick, but a virtual machine may have given free memory back to its host, what is free in large pieces,
+// and to get it again was seen to take 4 ms a huge page.) On machines with several memory nodes it is set aside where the
+// program has put what is just before it. What the program has not come to when this ends is cleared, so that all memory counts
+// that is there.
 //
-// Where huge pages are slow, or our memory cannot have any (no user namespaces), program and thread touch it together: of a
-// window, which doubles while the program goes on, the thread touches the second half meanwhile. (Were it just ahead of the
-// program, they would meet and wait for each other's pages.) Only where all memory is equally near: a program chooses where it
-// is by touching it.
+// Elsewhere program and thread touch it together: of a window, which doubles while the program goes on, the thread touches the
+// second half meanwhile. (Were it just ahead of the program, they would meet and wait for each other's pages.) Only where all
+// memory is equally near: a program chooses where it is by touching it.
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -40,15 +40,14 @@ constexpr uint64_t kGiveUpNs = 30'000'000'000;
 constexpr uint64_t kInARow = 4 << 20;
 constexpr int kPiecesALook = 64;
 
-constexpr uint64_t kFirstGiven = 8 << 20;
-constexpr uint64_t kMostGiven = 256 << 20;
-constexpr uint64_t kMostTouched = 8;      // huge pages of a window
-constexpr uint64_t kQuickNs = 1'000'000;  // of processor time, for a huge page
-constexpr uint64_t kSlowForNs = 10'000'000'000;
-
 constexpr uint64_t kPiece = 2 << 20;  // touched without looking at anything else: about a millisecond
 constexpr uint64_t kFirstWindow = 4 << 20;
 constexpr uint64_t kLargestWindow = 32 << 20;
+
+constexpr uint64_t kUnit = 2 * kBlockBytes;  // that is set aside at once
+constexpr uint64_t kMostAside = 16 << 20;
+constexpr uint64_t kSoonNs = 50'000'000;  // so long it is looked more often whether the program has gone on
+constexpr uint64_t kSoonEachNs = 500'000;
 
 struct Watched {
   uint64_t offset = 0;  // in the partition
@@ -60,33 +59,52 @@ struct Watched {
   uint64_t touched_to = 0;
   uint64_t window_end = 0;
   uint64_t marker = 0;      // a page in the part that is left to the program
-  uint64_t given_from = 0;  // the window's beginning, if it was given huge pages; 0: it is touched in small ones
-  uint64_t touched_from = 0;
-  uint64_t spent_ns = 0;  // on touching from there on
+  uint64_t aside_from = 0;  // from there to the window's end there may be what is set aside; 0: nothing is
 };
 Watched watched[kMost];  // under the lock that excludes arming
 std::atomic<int> count{0};
-uint64_t huge_pages_slow_until_ns = 0;
 
-void stop(Watched& allocation) {
+uint64_t next_of(int what, uint64_t offset, uint64_t end) {
+  const long found = system_call(SYS_lseek, state.partition->descriptor, offset, what);
+  return base::is_error(found) || static_cast<uint64_t>(found) > end ? end : static_cast<uint64_t>(found);
+}
+
+/// Pages that are set aside and that nobody has touched yet count as holes.
+void clear_holes(uint64_t from, uint64_t to) {
+  while (from < to) {
+    const uint64_t hole = next_of(SEEK_HOLE, from, to);
+    from = next_of(SEEK_DATA, hole, to);
+    if (hole < from) {
+      (void)system_call(SYS_madvise, state.partition->alias + hole, from - hole, MADV_POPULATE_WRITE);
+    }
+  }
+}
+
+/// What is set aside in [given_up_from, given_up_to) is about to be punched.
+void stop(Watched& allocation, uint64_t given_up_from, uint64_t given_up_to) {
+  const auto within = [&allocation](uint64_t at) {
+    return at < allocation.aside_from ? allocation.aside_from : at < allocation.window_end ? at : allocation.window_end;
+  };
+  if (allocation.aside_from != 0) {
+    clear_holes(allocation.aside_from, within(given_up_from));
+    clear_holes(within(given_up_to), allocation.window_end);
+  }
   allocation.bytes = 0;
   count.fetch_sub(1, std::memory_order_relaxed);
 }
 
 /// Whether several MiB in a row have memory. Goes on where the last look has ended.
 bool is_filled(Watched& allocation) {
-  const int descriptor = state.partition->descriptor;
   const uint64_t end = allocation.offset + allocation.bytes;
   uint64_t at = allocation.looked_up_to;
   for (int piece = 0; piece < kPiecesALook; ++piece) {
-    const long data = system_call(SYS_lseek, descriptor, at, SEEK_DATA);
-    if (base::is_error(data) || static_cast<uint64_t>(data) >= end) {
+    const uint64_t data = next_of(SEEK_DATA, at, end);
+    if (data == end) {
       at = allocation.offset;  // from the beginning again
       break;
     }
-    const long hole = system_call(SYS_lseek, descriptor, data, SEEK_HOLE);
-    const uint64_t filled_to = base::is_error(hole) || static_cast<uint64_t>(hole) > end ? end : static_cast<uint64_t>(hole);
-    if (filled_to - static_cast<uint64_t>(data) >= kInARow) {
+    const uint64_t filled_to = next_of(SEEK_HOLE, data, end);
+    if (filled_to - data >= kInARow) {
       allocation.looked_up_to = filled_to;
       return true;
     }
@@ -108,12 +126,10 @@ bool all_memory_is_equally_near() {
   return strpbrk(nodes, ",-") == nullptr;
 }
 
-bool touches_ahead() {
+bool all_memory_is_near() {
   static const bool one_node = all_memory_is_equally_near();
   return one_node;
 }
-
-bool may_give() { return state.partition->huge_pages == HugePages::kWhereAsked; }
 
 /// The window from `from` on, twice as long as the one before; false if there is nothing left to touch.
 bool begin_window(Watched& allocation, uint64_t from) {
@@ -137,39 +153,86 @@ bool touch(uint64_t from, uint64_t to) {
   return touched;
 }
 
-/// Gives the window of huge pages from `begin` on, twice as long as the one before; false if nothing is left.
-bool give_window(Watched& allocation, uint64_t begin, uint64_t now) {
-  const uint64_t end = (allocation.offset + allocation.bytes) / kHugePageBytes;
+/// While it lives, this thread's memory comes from where the page lies that is at `offset`; unless the process was started with
+/// a policy of where its memory has to be (numactl), which is this thread's, too.
+class NearTo {
+ public:
+  explicit NearTo(uint64_t offset) {
+    if (all_memory_is_near()) {
+      return;
+    }
+    failed_ = base::is_error(system_call(SYS_get_mempolicy, &policy_, nullptr, 0, nullptr, 0));  // containers may refuse it
+    if (failed_ || (policy_ != MPOL_DEFAULT && policy_ != MPOL_LOCAL)) {
+      return;
+    }
+    const uintptr_t page = state.partition->base + offset;
+    int node = -1;
+    done_ = !base::is_error(system_call(SYS_move_pages, 0, 1, &page, nullptr, &node, 0)) && node >= 0 && node < 64;
+    const uint64_t nodes = uint64_t{1} << (done_ ? node : 0);
+    done_ = done_ && !base::is_error(system_call(SYS_set_mempolicy, MPOL_PREFERRED, &nodes, 64 + 1));
+    failed_ = !done_;
+  }
+  ~NearTo() {
+    if (done_) {
+      (void)system_call(SYS_set_mempolicy, policy_, nullptr, 0);
+    }
+  }
+  NearTo(const NearTo&) = delete;
+  NearTo& operator=(const NearTo&) = delete;
+
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  int policy_ = MPOL_DEFAULT;
+  bool done_ = false;
+  bool failed_ = false;
+};
+
+/// Two blocks, the first as one page; the last page of the second is small, so that no page is larger than a block. False if
+/// the kernel will not.
+bool set_aside(uint64_t offset) {
+  const bool done =
+      !base::is_error(
+          system_call(SYS_madvise, state.partition->alias + offset + kUnit - kPageBytes, kPageBytes, MADV_POPULATE_WRITE)) &&
+      !base::is_error(system_call(SYS_fallocate, state.partition->descriptor, 0, offset, kBlockBytes)) &&
+      !base::is_error(system_call(SYS_fallocate, state.partition->descriptor, 0, offset + kBlockBytes, kBlockBytes));
+  trace::count(trace::Counter::kBytesSetAside, done ? kUnit : 0);
+  return done;
+}
+
+/// Sets the window from `from` on aside, twice as long as the one before, near to the page at `touched`, which the program has
+/// come to; false if nothing is left.
+bool set_window_aside(Watched& allocation, uint64_t from, uint64_t touched, uint64_t now) {
+  const uint64_t end = (allocation.offset + allocation.bytes) / kUnit * kUnit;
+  const uint64_t begin = (from + kUnit - 1) / kUnit * kUnit;
   if (begin >= end) {
     return false;
   }
-  const uint64_t twice = allocation.window * 2 < kMostGiven ? allocation.window * 2 : kMostGiven;
-  allocation.window = allocation.window == 0 ? kFirstGiven : twice;
-  const uint64_t wanted = allocation.window / kHugePageBytes;
-  const uint64_t pages = end - begin < wanted ? end - begin : wanted;
-  give_huge_pages(begin, begin + pages);
-  trace::count(trace::Counter::kHugeBytesFilled, pages * kHugePageBytes);
-  allocation.given_from = begin * kHugePageBytes;
-  allocation.window_end = (begin + pages) * kHugePageBytes;
-  // Where it is not near to all memory, the thread must touch nothing, and so cannot judge.
-  const uint64_t quarter = (pages + 3) / 4;
-  const uint64_t touched = !touches_ahead() ? 0 : quarter < kMostTouched ? quarter : kMostTouched;
-  allocation.touched_to = allocation.window_end - touched * kHugePageBytes;
-  allocation.marker = (begin + pages / 2) * kHugePageBytes;
-  allocation.touched_from = allocation.touched_to;
-  allocation.spent_ns = 0;
+  const uint64_t twice = allocation.window * 2 < kMostAside ? allocation.window * 2 : kMostAside;
+  allocation.window = allocation.window == 0 ? kFirstWindow : twice;
+  allocation.aside_from = allocation.aside_from < allocation.window_end ? allocation.aside_from : begin;
+  const uint64_t window_end = end - begin < allocation.window ? end : begin + allocation.window;
+  const NearTo policy(touched);
+  if (policy.failed()) {
+    return false;
+  }
+  for (allocation.window_end = begin; allocation.window_end < window_end;) {
+    allocation.window_end += kUnit;
+    if (!set_aside(allocation.window_end - kUnit)) {
+      return false;
+    }
+  }
+  allocation.marker = begin + (window_end - begin) / 2 / kUnit * kUnit;
   allocation.started_ns = now;
-  allocation.next_look_ns = now;
+  allocation.next_look_ns = now + kSoonEachNs;
   return true;
 }
 
 /// Touches from there on, if it may.
 bool begin_touching(Watched& allocation, uint64_t from, uint64_t now) {
-  allocation.window = 0;
-  allocation.given_from = 0;
   allocation.started_ns = now;
   allocation.next_look_ns = now;
-  return touches_ahead() && begin_window(allocation, from);
+  return all_memory_is_near() && begin_window(allocation, from);
 }
 
 bool has_memory(uint64_t offset) {
@@ -202,44 +265,34 @@ bool go_on_touching(Watched& allocation, uint64_t now) {
   return look_later(allocation, now);
 }
 
-/// The same for a window of huge pages. The next one begins where it has ended, or after where the program is by now.
-bool go_on_giving(Watched& allocation, uint64_t now) {
-  if (allocation.touched_to < allocation.window_end) {
-    const uint64_t begin = base::nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
-    if (!touch(allocation.touched_to, allocation.touched_to + kHugePageBytes)) {
-      return false;
-    }
-    allocation.spent_ns += base::nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
-    allocation.touched_to += kHugePageBytes;
-    const uint64_t touched = (allocation.touched_to - allocation.touched_from) / kHugePageBytes;
-    if (allocation.spent_ns > touched * kQuickNs) {
-      huge_pages_slow_until_ns = now + kSlowForNs;
-      trace::count(trace::Counter::kHugePagesSlow);
-      arena::let_have_huge_pages(state.partition->base + allocation.given_from, allocation.window_end - allocation.given_from,
-                                 false);
-      return begin_touching(allocation, allocation.window_end, now);
-    }
-    allocation.next_look_ns = now;
-    return true;
+/// The same where the window was set aside. What lies before its middle must have been filled by now.
+bool go_on_setting_aside(Watched& allocation, uint64_t now) {
+  const uint64_t end = allocation.offset + allocation.bytes;
+  const uint64_t filled_to = next_of(SEEK_HOLE, allocation.aside_from, end);
+  if (filled_to <= allocation.marker) {
+    const bool looks_on = look_later(allocation, now);
+    const uint64_t soon = now + kSoonEachNs;
+    const bool is_soon = now - allocation.started_ns < kSoonNs && soon < allocation.next_look_ns;
+    allocation.next_look_ns = is_soon || allocation.next_look_ns < soon ? soon : allocation.next_look_ns;
+    return looks_on;
   }
-  if (!has_memory(allocation.marker)) {
-    return look_later(allocation, now);
-  }
-  const long hole = system_call(SYS_lseek, state.partition->descriptor, allocation.window_end, SEEK_HOLE);
-  const uint64_t filled_to = base::is_error(hole) ? allocation.window_end : static_cast<uint64_t>(hole);
-  return give_window(allocation, filled_to / kHugePageBytes + (filled_to > allocation.window_end ? 1 : 0), now);
+  allocation.aside_from = filled_to;
+  return set_window_aside(allocation, next_of(SEEK_HOLE, allocation.window_end, end), allocation.marker, now);
 }
 
 /// False if there is nothing more to do for the allocation.
 bool look_at(Watched& allocation, uint64_t now) {
+  if (allocation.aside_from != 0) {
+    return go_on_setting_aside(allocation, now);
+  }
   if (allocation.window != 0) {
-    return allocation.given_from != 0 ? go_on_giving(allocation, now) : go_on_touching(allocation, now);
+    return go_on_touching(allocation, now);
   }
   if (!is_filled(allocation)) {
     return look_later(allocation, now);
   }
-  if (may_give() && now >= huge_pages_slow_until_ns) {
-    return give_window(allocation, allocation.looked_up_to / kHugePageBytes + 1, now);  // past the one that it is in
+  if (detail::the_partition.blocks_are_pages) {
+    return set_window_aside(allocation, allocation.looked_up_to, allocation.looked_up_to - kPageBytes, now);
   }
   return begin_touching(allocation, allocation.looked_up_to, now);
 }
@@ -258,10 +311,28 @@ void watch_first_touch(uint64_t offset, uint64_t bytes) {
   }
 }
 
-void forget_first_touch(uint64_t offset, uint64_t bytes) {
+void forget_first_touch(uint64_t offset, uint64_t bytes, bool given_up) {
+  const uint64_t end = offset + bytes;
   for (Watched& allocation : watched) {
-    if (allocation.bytes != 0 && offset < allocation.offset + allocation.bytes && allocation.offset < offset + bytes) {
-      stop(allocation);
+    if (allocation.bytes != 0 && offset < allocation.offset + allocation.bytes && allocation.offset < end) {
+      stop(allocation, given_up ? offset : end, end);
+    }
+  }
+}
+
+void end_first_touch() {
+  for (Watched& allocation : watched) {
+    if (allocation.bytes != 0) {
+      stop(allocation, 0, 0);
+    }
+  }
+}
+
+void end_first_touch(uint64_t offset, uint64_t bytes) {
+  if (watches_first_touch()) {
+    const TransitionHolder lock;
+    if (!is_armed()) {
+      forget_first_touch(offset, bytes, false);
     }
   }
 }
@@ -276,7 +347,7 @@ int look_at_first_touch() {
       continue;
     }
     if (allocation.next_look_ns <= now && !look_at(allocation, now)) {
-      stop(allocation);
+      stop(allocation, 0, 0);
       continue;
     }
     next = allocation.next_look_ns < next ? allocation.next_look_ns : next;
@@ -286,9 +357,8 @@ int look_at_first_touch() {
 
 void look_for_first_touch(const void* address, uint64_t bytes) {
   constexpr uint64_t kFrom = 16 << 20;
-  const arena::HugePages huge_pages = detail::the_partition.huge_pages;
-  const bool is_of_use =
-      huge_pages == arena::HugePages::kWhereAsked || (huge_pages == arena::HugePages::kNowhere && touches_ahead());
+  const bool is_of_use = detail::the_partition.huge_pages != arena::HugePages::kEverywhere &&
+                         (all_memory_is_near() || detail::the_partition.blocks_are_pages);
   if (bytes < kFrom || !is_of_use) {
     return;
   }

@@ -249,13 +249,12 @@ void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
   const uint64_t last = may ? (begin + bytes) / kSize : (begin + bytes + kSize - 1) / kSize;
   const uint64_t committed = detail::the_partition.committed.load(std::memory_order_acquire) / kSize;
   const uint64_t end = last < committed ? last : committed;
-  if (detail::the_partition.huge_pages == HugePages::kNowhere && !watches_first_touch()) {
+  if (first >= end || detail::the_partition.huge_pages == HugePages::kNowhere) {
     return;
   }
   const TransitionHolder lock;
-  forget_first_touch(begin, bytes);  // the program says what it wants, or gives it up
-  if (first >= end || detail::the_partition.huge_pages == HugePages::kNowhere) {
-    return;
+  if (may) {
+    forget_first_touch(begin, bytes, false);
   }
   bool some = may;
   for (uint64_t page = first; page < end && !some; ++page) {
@@ -265,19 +264,8 @@ void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
     return;
   }
   trace::count(trace::Counter::kHugeBytesAsked, may ? (end - first) * kSize : 0);
-  if (may) {
-    give_huge_pages(first, end);
-  } else {
-    arena::let_have_huge_pages(detail::the_partition.base + first * kSize, (end - first) * kSize, false);
-  }
-}
-
-void give_huge_pages(uint64_t first, uint64_t end) {
-  if (first < end) {
-    constexpr uint64_t kSize = kHugePageBytes;
-    arena::let_have_huge_pages(detail::the_partition.base + first * kSize, (end - first) * kSize, true);
-  }
-  for (uint64_t page = first; page < end; ++page) {
+  arena::let_have_huge_pages(detail::the_partition.base + first * kSize, (end - first) * kSize, may);
+  for (uint64_t page = first; may && page < end; ++page) {
     state.may_be_huge[page].store(true, std::memory_order_relaxed);  // for good: it may be one when it may no longer become one
   }
 }

@@ -111,9 +111,11 @@ void let_touch_ahead(uint64_t block, uint64_t count, bool may);
 /// cannot have them, and once it is short. Thread-safe.
 void let_have_huge_pages(const void* address, uint64_t bytes, bool may);
 
-/// The rest of a new allocation gets huge pages when it turns out to be filled in order, where the kernel leaves it to us to
-/// ask for them. Thread-safe.
+/// If a new allocation turns out to be filled in order, memory is made ready for the rest of it. Thread-safe.
 void look_for_first_touch(const void* address, uint64_t bytes);
+
+/// The allocation has ended, and its memory stays for the next one. (discard_blocks() ends it otherwise.) Thread-safe.
+void end_first_touch(uint64_t offset, uint64_t bytes);
 
 /// Gives the claim on `count` blocks back, after their content was discarded (while memory is enough; later the reservation
 /// follows what is resident).

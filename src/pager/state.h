@@ -251,10 +251,10 @@ bool watches_first_touch();
 /// Looks at what it is time to look at; in how many ms there is more, or -1.
 int look_at_first_touch();
 void watch_first_touch(uint64_t offset, uint64_t bytes);
-/// What overlaps is watched no longer.
-void forget_first_touch(uint64_t offset, uint64_t bytes);
-/// Lets the kernel use huge pages for these (numbers of huge pages) while memory is not watched.
-void give_huge_pages(uint64_t first, uint64_t end);
+/// What overlaps is watched no longer. `given_up`: its content is about to end.
+void forget_first_touch(uint64_t offset, uint64_t bytes, bool given_up);
+/// Memory becomes short: nothing is looked at any more.
+void end_first_touch();
 
 // other_memory.cc
 /// Measures what is resident outside the arena and reserves it.
