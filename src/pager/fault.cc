@@ -14,6 +14,7 @@
 #include "pager/random_access.h"
 #include "pager/sparse_readers.h"
 #include "pager/state.h"
+#include "pager/thread_core.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -266,6 +267,9 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
     count_for_label(block, 1, 0);
   }
   const bool served = !(from_storage && must_wait_for_turn(thread, state_of(word) != kReading)) && serve(block, write, page);
+  if (state_of(word_of(block).load(std::memory_order_relaxed)) == kSinglePages) {
+    note_page_reader(thread);
+  }
   if (from_storage) {
     note_storage_fault(in_order);  // takes time, so the disk is at work meanwhile
   }

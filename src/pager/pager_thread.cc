@@ -4,13 +4,13 @@
 #include <time.h>
 
 #include "base/log.h"
-#include "node/cores.h"
 #include "node/lost_claims.h"
 #include "pager/fork.h"
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "pager/store_room.h"
 #include "pager/thread.h"
+#include "pager/thread_core.h"
 #include "pager/transition_lock.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
@@ -195,7 +195,7 @@ int wait_ms() {
 
 /// Single pages are wanted one after the other, and sleeping in between costs as much as the disk does: as long as there is a
 /// core for it, the thread stays awake. (An idle virtual processor takes 10 us and more to wake.) Where there are more ranks
-/// than cores, it is the core of the thread that waits.
+/// than cores, or they share one, it is the core of the thread that waits.
 bool looks_again_at_once() {
   if (state.awake_until_ns == 0) {
     return false;
@@ -205,7 +205,8 @@ bool looks_again_at_once() {
     return false;
   }
   const node::Ledger& ledger = *state.session->ledger;
-  return static_cast<uint64_t>(ledger.alive.load(std::memory_order_relaxed)) < ledger.cores() ||
+  const bool has_core = static_cast<uint64_t>(ledger.alive.load(std::memory_order_relaxed)) < ledger.cores();
+  return (has_core && !shares_core_of_reader()) ||
          (state.waiting.count() > 0 && ledger.held_slots.load(std::memory_order_relaxed) <= ledger.cores());
 }
 
@@ -219,34 +220,6 @@ void serve_single_pages() {
     }
     serve_engine();
   }
-}
-
-pid_t launcher = 0;  // whose cores the thread may use, or 0
-
-/// Where the thread runs: beside the core that the launcher has bound the program to, if there is one that no rank has. (A rank
-/// of Open MPI's that has one of two cores: sweeps over twice the budget 1.06 to 1.22 times as fast. Where all cores are
-/// ranks', they seemed 5 % slower in three runs.)
-void follow_cores() {
-  static cpu_set_t own;
-  static uint32_t known = 0;
-  const node::Ledger& ledger = *state.session->ledger;
-  const uint32_t now = ledger.cores_in_mask.load(std::memory_order_acquire);
-  if (launcher == 0 || now == known) {
-    return;
-  }
-  if (known == 0) {
-    CPU_ZERO(&own);
-    if (base::is_error(base::system_call(SYS_sched_getaffinity, 0, sizeof own, &own))) {
-      launcher = 0;  // more cores than a set has room for
-      return;
-    }
-  }
-  known = now;
-  const cpu_set_t cores = node::cores_of_helper(ledger, own, launcher);
-  if (!CPU_EQUAL(&cores, &own)) {
-    trace::count(trace::Counter::kPagerRunsBeside);
-  }
-  (void)base::system_call(SYS_sched_setaffinity, 0, sizeof cores, &cores);
 }
 
 int request_descriptor = -1;
@@ -357,7 +330,7 @@ void call_when_changed(void (*function)()) { when_changed.store(function, std::m
 
 bool start_pager_thread(int requests) {
   request_descriptor = requests;
-  launcher = node::find_launcher();
+  find_cores_to_use();
   return start_thread(pager_thread, nullptr);
 }
 

@@ -67,6 +67,24 @@ def test_the_pager_runs_beside_a_rank_that_its_launcher_binds(mpi, tmp_path):
             assert run.total("pager_runs_beside") == 0
         elif len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) == 1:
             assert run.total("pager_runs_beside") == (cores_of_a_rank(launcher) != free)
+        assert run.total("pager_joins_reader") == 0
+
+
+@pytest.mark.parametrize("binds", [True, False])
+def test_the_pager_comes_to_the_core_of_who_waits_for_single_pages(binds, mpi, tmp_path):
+    """If that is bound to one, so that it will not be woken on another."""
+    program = compile_program(mpi, "hot_memory.c")
+    where = "core" if binds else "none"
+    launcher = [*mpi.command(1), "--bind-to" if mpi.is_open_mpi else "-bind-to", where]
+    run = headroom_run([program, 96, 2, 3000], tmp_path, before=launcher, memory="24M")
+    assert run.status == 0 and run.output == "wrong 0\n", run.errors
+    assert run.total("single_pages_read") > 1000
+    cores = cores_of_a_rank(launcher)
+    if run.total("pager_runs_beside") and len(cores) == 1:
+        assert run.total("pager_joins_reader") >= 1
+    else:
+        assert run.total("pager_joins_reader") == 0
+    assert binds or run.total("pager_runs_beside") == 0
 
 
 @pytest.mark.parametrize(("arrays", "times"), [(2, 1.2), (6, 1.6)])
