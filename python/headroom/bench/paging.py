@@ -159,7 +159,8 @@ def command_of(side: Side, group: Group, program: Path) -> list:
     if side.is_headroom:
         before += ["--memory", f"{4 * group.ranks * group.mib if side.enough else group.budget}M"]
     arguments = [group.phases[0], group.mib, group.budget] if group.is_application else [group.mib, *group.phases]
-    return [*found.command, "-n", group.ranks, *before, program, *arguments]
+    binding = ["--bind-to" if found.kind == "openmpi" else "-bind-to", "core"] if group.bound else []
+    return [*found.command, "-n", group.ranks, *binding, *before, program, *arguments]
 
 
 def warm(size: int) -> None:

@@ -16,6 +16,7 @@ class Group(NamedTuple):
     budget: int  # MiB
     phases: list[str]  # of paging.c; one word that has no phase's name: of applications.c
     what: str
+    bound: bool = False  # each rank to a core, by the launcher
 
     @property
     def is_application(self) -> bool:
@@ -54,6 +55,9 @@ GROUPS = {
     "rounds": Group(4, 256, 512, SWEEPS, "twice the budget"),
     "patterns": Group(1, 512, 256, ["touch", "in-step", "in-step", "in-step", "columns"], "twice the budget"),
     "random": Group(1, 768, 256, ["touch", "random-read:60000", "random-update:60000"], "three times the budget"),
+    "random bound": Group(
+        1, 768, 256, ["touch", "random-read:60000", "random-update:60000"], "three times the budget, bound to a core", True
+    ),
     "random of 8": Group(
         8, 96, 256, ["touch", *["random-read:12000"] * 3, *["random-update:12000"] * 3], "three times the budget"
     ),
