@@ -47,7 +47,7 @@ constexpr uint64_t kLargestWindow = 32 << 20;
 constexpr uint64_t kUnit = 2 * kBlockBytes;  // that is set aside at once
 constexpr uint64_t kMostAside = 16 << 20;
 constexpr uint64_t kSoonNs = 50'000'000;  // so long it is looked more often whether the program has gone on
-constexpr uint64_t kSoonEachNs = 500'000;
+constexpr uint64_t kSoonEachNs = 1'000'000;
 
 struct Watched {
   uint64_t offset = 0;  // in the partition
@@ -75,7 +75,7 @@ void clear_holes(uint64_t from, uint64_t to) {
     const uint64_t hole = next_of(SEEK_HOLE, from, to);
     from = next_of(SEEK_DATA, hole, to);
     if (hole < from) {
-      (void)system_call(SYS_madvise, state.partition->alias + hole, from - hole, MADV_POPULATE_WRITE);
+      (void)populate(*state.partition, block_of(hole), block_of(from - 1) + 1 - block_of(hole));
     }
   }
 }

@@ -181,6 +181,8 @@ bool jumps_about() { return was_in_last(kKnownTurns, jumped_in); }
 uint64_t pages_came_back() { return came_back; }
 uint64_t pages_read_in_turn() { return read_once; }
 
+uint64_t program_computed_ns() { return computed_ns; }
+
 void note_storage_fault(bool in_order) {
   const uint64_t own = base::nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
   const uint64_t now = base::nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;

@@ -26,6 +26,8 @@ bool jumps_about();
 uint64_t pages_came_back();
 uint64_t pages_read_in_turn();
 
+/// Processor time of the program's threads, as of the last fault on storage.
+uint64_t program_computed_ns();
 /// Notes a fault on storage; `in_order`: it continues a stream.
 void note_storage_fault(bool in_order);
 /// Whether a fault at that page of a block that is on storage should read the page alone.

@@ -5,30 +5,52 @@
 
 #include "base/system_calls.h"
 #include "node/cores.h"
+#include "pager/random_access.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
 namespace {
 
-constexpr int kReadsToJoin = 64;           // in a row, all for one thread
-constexpr uint64_t kToPartNs = 5'000'000;  // without any
+constexpr int kReadsToJudge = 256;  // for so long that processor time, which is known by ticks of 4 ms, says something
+constexpr uint64_t kLongestNs = 256'000'000;  // that they may take
+constexpr uint64_t kToPartNs = 5'000'000;     // without any
 
 pid_t launcher = 0;  // whose cores the thread may use, or 0
-cpu_set_t own;       // the program's
-cpu_set_t beside;    // and those that the thread may use besides
+cpu_set_t beside;    // what it may use
 bool has_cores_beside = false;
 
-int32_t reader = 0;
-int reads_in_a_row = 0;
+/// Of single pages, all for one thread.
+struct {
+  int32_t thread;
+  int count;
+  uint64_t began_ns;
+  uint64_t computed_ns;  // by the program until then
+} reads = {};
 uint64_t last_read_ns = 0;
+bool reader_is_alone = false;
 bool shares_core = false;
 
-void run_on(const cpu_set_t& cores) { (void)base::system_call(SYS_sched_setaffinity, 0, sizeof cores, &cores); }
+bool run_on(const cpu_set_t& cores) {
+  return !base::is_error(base::system_call(SYS_sched_setaffinity, 0, sizeof cores, &cores));
+}
+
+/// If that is the only one on which the reader can be woken.
+bool join_core_of_reader() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (base::is_error(base::system_call(SYS_sched_getaffinity, reads.thread, sizeof cores, &cores)) || CPU_COUNT(&cores) != 1) {
+    return false;
+  }
+  cpu_set_t common;
+  CPU_AND(&common, &cores, &beside);
+  return CPU_COUNT(&common) == 1 && run_on(cores);
+}
 
 /// Ranks that have come since may have some of the cores.
 void look_for_cores_beside() {
   static uint32_t known = 0;
+  static cpu_set_t own;  // the program's
   const node::Ledger& ledger = *state.session->ledger;
   const uint32_t now = ledger.cores_in_mask.load(std::memory_order_acquire);
   if (launcher == 0 || now == known) {
@@ -45,7 +67,7 @@ void look_for_cores_beside() {
   beside = node::cores_of_helper(ledger, own, launcher);
   has_cores_beside = !CPU_EQUAL(&beside, &own);
   trace::count(trace::Counter::kPagerRunsBeside, has_cores_beside ? 1 : 0);
-  run_on(beside);
+  (void)run_on(beside);
   shares_core = false;
 }
 
@@ -55,22 +77,30 @@ void find_cores_to_use() { launcher = node::find_launcher(); }
 
 void follow_cores() {
   look_for_cores_beside();
-  if (!has_cores_beside || (reads_in_a_row < kReadsToJoin && !shares_core)) {
+  if (!has_cores_beside || (!reader_is_alone && !shares_core)) {
     return;
   }
-  const bool is_alone = reads_in_a_row >= kReadsToJoin && base::monotonic_ns() - last_read_ns < kToPartNs;
-  const bool joins = is_alone && CPU_COUNT(&own) == 1;
-  if (joins != shares_core) {
-    trace::count(trace::Counter::kPagerJoinsReader, joins ? 1 : 0);
-    shares_core = joins;
-    run_on(joins ? own : beside);
+  reader_is_alone = reader_is_alone && base::monotonic_ns() - last_read_ns < kToPartNs;
+  if (reader_is_alone && !shares_core) {
+    shares_core = join_core_of_reader();
+    reader_is_alone = shares_core;  // else it is asked again after some reads
+    trace::count(trace::Counter::kPagerJoinsReader, shares_core ? 1 : 0);
+  } else if (!reader_is_alone && shares_core) {
+    shares_core = !run_on(beside);
   }
 }
 
 void note_page_reader(int32_t thread) {
-  reads_in_a_row = thread != reader ? 0 : reads_in_a_row < kReadsToJoin ? reads_in_a_row + 1 : reads_in_a_row;
-  reader = thread;
   last_read_ns = base::monotonic_ns();
+  const bool is_same = thread == reads.thread;
+  if (is_same && ++reads.count < kReadsToJudge) {
+    return;
+  }
+  const uint64_t passed = last_read_ns - reads.began_ns;
+  const uint64_t computed = program_computed_ns();
+  // Who only waits for pages computes for a fifth of the time.
+  reader_is_alone = is_same && passed < kLongestNs && (computed - reads.computed_ns) * 5 < passed * 2;
+  reads = {thread, 0, last_read_ns, computed};
 }
 
 bool shares_core_of_reader() { return shares_core; }
