@@ -89,7 +89,8 @@ class Descendants:
         if process not in self.known:
             self.known[process] = False  # for whatever ends meanwhile
             with contextlib.suppress(OSError):
-                parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+                stat = Path(f"/proc/{process}/stat").read_text(errors="replace")  # a name may be cut within a letter
+                parent = int(stat.rpartition(")")[2].split()[1])
                 self.known[process] = parent > 0 and self._is_ours(parent)
         return self.known[process]
 
@@ -139,7 +140,8 @@ class KernelWatch:
 
     def _is_store(self, file: str) -> bool:
         nameless = re.fullmatch(r"(.*)/#\d+ \(deleted\)", file)
-        return nameless is not None and nameless[1] in self.directories
+        # What comes before is of a root that is not ours: the process may have mounts of its own.
+        return nameless is not None and any(nameless[1].endswith(directory) for directory in self.directories)
 
     def __exit__(self, *_):
         self._stop.set()

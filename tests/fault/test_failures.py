@@ -341,7 +341,8 @@ def test_storage_of_a_killed_rank_is_free_while_the_others_live(tmp_path):
             finally:
                 below = psutil.Process(job.pid).children(recursive=True)
                 for process in below:
-                    process.kill()
+                    with contextlib.suppress(psutil.NoSuchProcess):  # the launcher has ended it
+                        process.kill()
                 psutil.wait_procs(below, timeout=20)
                 job.kill()
         assert free(mount) == before

@@ -29,8 +29,9 @@ class Group(NamedTuple):
     @property
     def limit(self) -> int:
         """Bytes, for all sides alike: the budget, and room for code, stacks and page tables, as much as Headroom needs. (The
-        most that these groups were seen to take beyond it: 9 MiB of one rank, 18 to 20 of 4, 30 to 37 of 8, 62 of 16.)"""
-        return self.budget * MIB * 33 // 32 + self.ranks * 4 * MIB
+        most that these groups were seen to take beyond it: 9 MiB of one rank, 18 to 20 of 4, 30 to 37 of 8, 62 of 16; of the
+        quick one 6, where memory moves in pages of 4 KiB.)"""
+        return self.budget * MIB * 33 // 32 + (self.ranks + 1) * 4 * MIB
 
     def needed_bytes(self, swap: bool) -> int:
         """What the storage must have room for, beside other things: the disk is measured with a file of 1 GiB."""
