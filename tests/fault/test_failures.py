@@ -269,7 +269,11 @@ def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, how, tmp_path):
         before = [*LENIENT, "-n", str(ranks)] if unheard else mpi.command(ranks)
         settings = {"memory": memory, "direct": "on", "timeout": 100, "engine": random.choice(engines)}
         run = headroom_run(command, tmp_path, before=[*before, *(on_nodes(2) if how == "nodes" else [])], **settings)
-        assert "wrong" not in run.errors, f"{moment}\n{run.errors}"
+        errors = run.errors
+        if how == "nodes":  # what the library copies from whom is being killed is not ours: limits.md
+            for killed in re.findall(r"error: rank (\d) .* was ended by signal 9", errors):
+                errors = re.sub(rf"wrong: rank \d, \d+ bytes from rank {killed} .*", "", errors)
+        assert "wrong" not in errors, f"{moment}\n{run.errors}"
         for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
             left.unlink()
         # Its own supervisor says it, if a survivor has not been faster, whose end makes the launcher kill everybody. To another
