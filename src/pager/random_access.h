@@ -26,7 +26,7 @@ bool jumps_about();
 uint64_t pages_came_back();
 uint64_t pages_read_in_turn();
 
-/// Processor time of the program's threads, as of the last fault on storage.
+/// Processor time of this process's threads but the pager's, as of the last fault on storage.
 uint64_t program_computed_ns();
 /// Notes a fault on storage; `in_order`: it continues a stream.
 void note_storage_fault(bool in_order);

@@ -29,22 +29,37 @@ struct {
 } reads = {};
 uint64_t last_read_ns = 0;
 bool reader_is_alone = false;
+bool was_judged = false;  // lately
 bool shares_core = false;
+cpu_set_t before;  // it shared a core
 
 bool run_on(const cpu_set_t& cores) {
   return !base::is_error(base::system_call(SYS_sched_setaffinity, 0, sizeof cores, &cores));
 }
 
+bool ask_cores(pid_t thread, cpu_set_t* cores) {
+  CPU_ZERO(cores);
+  return !base::is_error(base::system_call(SYS_sched_getaffinity, thread, sizeof *cores, cores));
+}
+
 /// If that is the only one on which the reader can be woken.
 bool join_core_of_reader() {
   cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (base::is_error(base::system_call(SYS_sched_getaffinity, reads.thread, sizeof cores, &cores)) || CPU_COUNT(&cores) != 1) {
+  if (!ask_cores(reads.thread, &cores) || CPU_COUNT(&cores) != 1) {
     return false;
   }
   cpu_set_t common;
   CPU_AND(&common, &cores, &beside);
-  return CPU_COUNT(&common) == 1 && run_on(cores);
+  return CPU_COUNT(&common) == 1 && (shares_core || ask_cores(0, &before)) && run_on(cores);
+}
+
+/// Goes back to the cores it had before; where it no longer may, it stays for good.
+void part_from_reader() {
+  shares_core = false;
+  if (!run_on(before)) {
+    launcher = 0;
+    has_cores_beside = false;
+  }
 }
 
 /// Ranks that have come since may have some of the cores.
@@ -57,8 +72,7 @@ void look_for_cores_beside() {
     return;
   }
   if (known == 0) {
-    CPU_ZERO(&own);
-    if (base::is_error(base::system_call(SYS_sched_getaffinity, 0, sizeof own, &own))) {
+    if (!ask_cores(0, &own)) {
       launcher = 0;  // more cores than a set has room for
       return;
     }
@@ -81,12 +95,14 @@ void follow_cores() {
     return;
   }
   reader_is_alone = reader_is_alone && base::monotonic_ns() - last_read_ns < kToPartNs;
-  if (reader_is_alone && !shares_core) {
-    shares_core = join_core_of_reader();
-    reader_is_alone = shares_core;  // else it is asked again after some reads
-    trace::count(trace::Counter::kPagerJoinsReader, shares_core ? 1 : 0);
-  } else if (!reader_is_alone && shares_core) {
-    shares_core = !run_on(beside);
+  if (reader_is_alone && was_judged) {  // it may have been bound to another core meanwhile
+    was_judged = false;
+    reader_is_alone = join_core_of_reader();  // if not, it is asked again after some reads
+    trace::count(trace::Counter::kPagerJoinsReader, reader_is_alone && !shares_core ? 1 : 0);
+    shares_core = shares_core || reader_is_alone;
+  }
+  if (!reader_is_alone && shares_core) {
+    part_from_reader();
   }
 }
 
@@ -100,6 +116,7 @@ void note_page_reader(int32_t thread) {
   const uint64_t computed = program_computed_ns();
   // Who only waits for pages computes for a fifth of the time.
   reader_is_alone = is_same && passed < kLongestNs && (computed - reads.computed_ns) * 5 < passed * 2;
+  was_judged = true;
   reads = {thread, 0, last_read_ns, computed};
 }
 
