@@ -191,6 +191,9 @@ int advise_pages(void* address, size_t bytes, int advice, bool is_static) {
     case MADV_NOHUGEPAGE:
       if (!in_child() && !is_static) {
         pager::let_have_huge_pages(address, bytes, advice == MADV_HUGEPAGE);
+        if (advice == MADV_NOHUGEPAGE) {
+          pager::end_first_touch(reinterpret_cast<uintptr_t>(address) - pager::partition().base, bytes);
+        }
       }
       return 0;
     case MADV_NORMAL:

@@ -5,10 +5,10 @@
 // node session. Program threads only wait for it, so a block's state has one writer and needs no lock; holds alone are
 // added and taken away by program threads, in the same word, atomically.
 //
-// While memory is enough the pager does nothing at all: no registration, no protection, no faults. The node becomes *short*
-// when some process's allocation does not fit what the budget has free. Then each process *arms*: its views are given to
-// the fault engine, its populated blocks are listed, and its reservation shrinks from what it allocated to what it has
-// resident (arming.cc).
+// While memory is enough nothing is watched: no registration, no protection, no faults (what is filled in order gets its memory
+// ahead, first_touch.cc). The node becomes *short* when some process's allocation does not fit what the budget has free. Then
+// each process *arms*: its views are given to the fault engine, its populated blocks are listed, and its reservation shrinks
+// from what it allocated to what it has resident (arming.cc).
 //
 //   state of a block, and who makes each transition:
 //
@@ -114,7 +114,8 @@ void let_have_huge_pages(const void* address, uint64_t bytes, bool may);
 /// If a new allocation turns out to be filled in order, memory is made ready for the rest of it. Thread-safe.
 void look_for_first_touch(const void* address, uint64_t bytes);
 
-/// The allocation has ended, and its memory stays for the next one. (discard_blocks() ends it otherwise.) Thread-safe.
+/// No more than that: the allocation has ended and its memory stays for the next one (discard_blocks() ends it otherwise), or
+/// it is to have small pages. Thread-safe.
 void end_first_touch(uint64_t offset, uint64_t bytes);
 
 /// Gives the claim on `count` blocks back, after their content was discarded (while memory is enough; later the reservation
