@@ -319,9 +319,10 @@ def _mpi() -> list[Finding]:
 
 
 def _library() -> Finding:
-    from headroom.run import library_path
+    from headroom.run import check_page_size, library_path
 
     try:
+        check_page_size()
         path = library_path()
     except Refused as error:
         what, _, remedy = error.message.rpartition("; ")

@@ -25,6 +25,7 @@ from headroom.errors import Refused, complain, warn
 
 MOST_DIRECTORIES = 8
 LEAST_MEMORY = 16 << 20
+PAGE = 4096  # kPageBytes of src/arena/arena.h
 LEAST_FOR_A_RANK = 4 << 20  # kFloorBytes of src/pager/state.h; as much again is in use that cannot move
 SHARE_OF_FREE_MEMORY = 0.8
 
@@ -48,6 +49,11 @@ def library_path() -> Path:
     if found := next((name for sign, name in ((" ", "space"), (":", "colon")) if sign in str(path)), None):
         raise Refused(f"{path} has a {found} in its path, which LD_PRELOAD cannot hold; install Headroom in a folder without")
     return path
+
+
+def check_page_size() -> None:
+    if (size := os.sysconf("SC_PAGE_SIZE")) != PAGE:
+        raise Refused(f"this kernel has pages of {size >> 10} KiB; Headroom needs pages of 4 KiB; boot a kernel that has them")
 
 
 def in_binary_units(size: int) -> str:
@@ -224,6 +230,7 @@ def find_program(name: str) -> str:
 
 def become(program: list[str], values: dict) -> None:
     """Replaces this process by the supervisor of the program, which has the library preloaded."""
+    check_page_size()
     path = find_program(program[0])
     why_not = machine.why_not_preloaded(path)
     if launcher.is_first_of_node(os.environ):

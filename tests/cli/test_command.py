@@ -15,7 +15,8 @@ import pytest
 from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import doctor, hard_limit, launcher, machine
-from headroom.run import warn_of_too_much_memory
+from headroom.errors import Refused
+from headroom.run import become, warn_of_too_much_memory
 from small_disk import small_disk
 from variants import only_in_suites
 
@@ -85,6 +86,15 @@ def test_doctor_says_if_nothing_can_be_run(monkeypatch):
     monkeypatch.setattr(machine, "best_storage", lambda: None)
     found = doctor.findings()
     assert not doctor.usable(found) and doctor.summed_up(found) == "Headroom cannot run programs here: storage"
+
+
+def test_kernels_with_other_pages_are_refused(monkeypatch):
+    asked = os.sysconf
+    monkeypatch.setattr(os, "sysconf", lambda name: 65536 if name == "SC_PAGE_SIZE" else asked(name))
+    with pytest.raises(Refused, match="pages of 64 KiB; .* needs pages of 4 KiB; boot"):
+        become(["true"], {})
+    found = doctor.findings()
+    assert not doctor.usable(found) and any("64 KiB" in finding.what and "boot" in finding.remedy for finding in found)
 
 
 def test_doctor_says_how_blocks_move():
