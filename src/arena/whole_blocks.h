@@ -8,7 +8,9 @@
 // that time (the guard).
 //
 // The guard is taken away again, so nobody else may begin to use the page meanwhile. The pager's thread therefore makes blocks
-// whole only where memory is watched, and only beside a block that is at rest: in no transfer, and mapped nowhere.
+// whole only where memory is watched, and only beside a block that is at rest: in no transfer, and mapped nowhere. While
+// nothing is watched it makes whole blocks ahead of the program's first touch, two at a time, with a guard that stays
+// (pager/first_touch.cc).
 //
 // Everything else that brings memory into the file goes through mappings, which are advised to have small pages.
 #pragma once

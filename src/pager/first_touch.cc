@@ -9,9 +9,12 @@
 // less, in windows that double while the program goes on. To set a page aside takes microseconds, whatever its size, and the
 // program's first touch of it clears and maps all of it: that takes a third of what small pages of private memory take. (Pages
 // of 2 MiB would be as quick, but a virtual machine may have given free memory back to its host, what is free in large pieces,
-// and to get it again was seen to take 4 ms a huge page.) On machines with several memory nodes it is set aside where the
-// program has put what is just before it. What the program has not come to when this ends is cleared, so that all memory counts
-// that is there.
+// and to get it again was seen to take 4 ms a huge page.) What the program has not come to when this ends is cleared, so that
+// all memory counts that is there.
+//
+// On machines with several memory nodes it is set aside where the program's own first touches have put memory: before each
+// window a unit is left to the program, to see where that lies. As soon as they lie on several nodes (threads that fill an
+// array together, a policy that interleaves), or memory does not come from where it should, the program goes on alone.
 //
 // Elsewhere program and thread touch it together: of a window, which doubles while the program goes on, the thread touches the
 // second half meanwhile. (Were it just ahead of the program, they would meet and wait for each other's pages.) Only where all
@@ -46,6 +49,7 @@ constexpr uint64_t kLargestWindow = 32 << 20;
 
 constexpr uint64_t kUnit = 2 * kBlockBytes;  // that is set aside at once
 constexpr uint64_t kMostAside = 16 << 20;
+constexpr int kSamples = 8;               // pages whose node is asked for
 constexpr uint64_t kSoonNs = 50'000'000;  // so long it is looked more often whether the program has gone on
 constexpr uint64_t kSoonEachNs = 1'000'000;
 
@@ -60,6 +64,9 @@ struct Watched {
   uint64_t window_end = 0;
   uint64_t marker = 0;      // a page in the part that is left to the program
   uint64_t aside_from = 0;  // from there to the window's end there may be what is set aside; 0: nothing is
+  uint64_t left_to = 0;     // the unit that ends there was left to the program
+  int node = -1;            // of memory, where the program has put what it touched, if there are several
+  bool is_last = false;     // no window follows
 };
 Watched watched[kMost];  // under the lock that excludes arming
 std::atomic<int> count{0};
@@ -153,72 +160,88 @@ bool touch(uint64_t from, uint64_t to) {
   return touched;
 }
 
-/// While it lives, this thread's memory comes from where the page lies that is at `offset`; unless the process was started with
-/// a policy of where its memory has to be (numactl), which is this thread's, too.
-class NearTo {
- public:
-  explicit NearTo(uint64_t offset) {
-    if (all_memory_is_near()) {
-      return;
+/// The memory node of the page that this process has at `address`; negative if there is none.
+int node_of(uintptr_t address) {
+  int node = -1;
+  const long asked = system_call(SYS_move_pages, 0, 1, &address, nullptr, &node, 0);
+  return base::is_error(asked) ? static_cast<int>(asked) : node;
+}
+
+/// The node on which the pages of [from, to) lie, by samples; negative if they lie on several, or it cannot be known
+/// (containers may refuse that).
+int node_of_all(uint64_t from, uint64_t to) {
+  int node = -1;
+  for (int sample = 1; sample <= kSamples; ++sample) {
+    // (By an odd number of pages each, since they may alternate.)
+    const int found = node_of(state.partition->base + to - ((to - from) / kSamples - kPageBytes) * sample);
+    if (found < 0 || (node >= 0 && found != node)) {
+      return -1;
     }
-    failed_ = base::is_error(system_call(SYS_get_mempolicy, &policy_, nullptr, 0, nullptr, 0));  // containers may refuse it
-    if (failed_ || (policy_ != MPOL_DEFAULT && policy_ != MPOL_LOCAL)) {
-      return;
-    }
-    const uintptr_t page = state.partition->base + offset;
-    int node = -1;
-    done_ = !base::is_error(system_call(SYS_move_pages, 0, 1, &page, nullptr, &node, 0)) && node >= 0 && node < 64;
-    const uint64_t nodes = uint64_t{1} << (done_ ? node : 0);
-    done_ = done_ && !base::is_error(system_call(SYS_set_mempolicy, MPOL_PREFERRED, &nodes, 64 + 1));
-    failed_ = !done_;
+    node = found;
   }
-  ~NearTo() {
-    if (done_) {
+  return node;
+}
+
+/// While it lives, this thread's memory comes from that node, if it is one (not negative); unless the thread has a policy of
+/// where its memory has to be (numactl): if that says otherwise, the caller will see it.
+class FromNode {
+ public:
+  explicit FromNode(int node) {
+    if (node < 0 || base::is_error(system_call(SYS_get_mempolicy, &policy_, nullptr, 0, nullptr, 0)) ||
+        (policy_ != MPOL_DEFAULT && policy_ != MPOL_LOCAL)) {
+      return;
+    }
+    const uint64_t nodes = uint64_t{1} << (node & 63);
+    is_set_ = node < 64 && !base::is_error(system_call(SYS_set_mempolicy, MPOL_PREFERRED, &nodes, 64 + 1));
+  }
+  ~FromNode() {
+    if (is_set_) {
       (void)system_call(SYS_set_mempolicy, policy_, nullptr, 0);
     }
   }
-  NearTo(const NearTo&) = delete;
-  NearTo& operator=(const NearTo&) = delete;
-
-  [[nodiscard]] bool failed() const { return failed_; }
+  FromNode(const FromNode&) = delete;
+  FromNode& operator=(const FromNode&) = delete;
 
  private:
   int policy_ = MPOL_DEFAULT;
-  bool done_ = false;
-  bool failed_ = false;
+  bool is_set_ = false;
 };
 
 /// Two blocks, the first as one page; the last page of the second is small, so that no page is larger than a block. False if
-/// the kernel will not.
-bool set_aside(uint64_t offset) {
+/// the kernel will not, or takes memory from another node than this (if it is not negative).
+bool set_aside(uint64_t offset, int node) {
+  const uintptr_t last = state.partition->alias + offset + kUnit - kPageBytes;
   const bool done =
-      !base::is_error(
-          system_call(SYS_madvise, state.partition->alias + offset + kUnit - kPageBytes, kPageBytes, MADV_POPULATE_WRITE)) &&
+      !base::is_error(system_call(SYS_madvise, last, kPageBytes, MADV_POPULATE_WRITE)) && (node < 0 || node_of(last) == node) &&
       !base::is_error(system_call(SYS_fallocate, state.partition->descriptor, 0, offset, kBlockBytes)) &&
       !base::is_error(system_call(SYS_fallocate, state.partition->descriptor, 0, offset + kBlockBytes, kBlockBytes));
   trace::count(trace::Counter::kBytesSetAside, done ? kUnit : 0);
   return done;
 }
 
-/// Sets the window from `from` on aside, twice as long as the one before, near to the page at `touched`, which the program has
-/// come to; false if nothing is left.
-bool set_window_aside(Watched& allocation, uint64_t from, uint64_t touched, uint64_t now) {
+/// Sets the window from `from` on aside, twice as long as the one before, where the pages of [seen_from, seen_to) are, which
+/// the program has touched by itself; false if nothing is left, or the program goes on alone from now on.
+bool set_window_aside(Watched& allocation, uint64_t from, uint64_t seen_from, uint64_t seen_to, uint64_t now) {
   const uint64_t end = (allocation.offset + allocation.bytes) / kUnit * kUnit;
-  const uint64_t begin = (from + kUnit - 1) / kUnit * kUnit;
+  const bool one_node = all_memory_is_near();
+  const uint64_t begin = (from + kUnit - 1) / kUnit * kUnit + (one_node ? 0 : kUnit);
   if (begin >= end) {
     return false;
   }
+  const int node = one_node ? -1 : node_of_all(seen_from, seen_to);
+  if (!one_node && (node < 0 || (allocation.node >= 0 && node != allocation.node))) {
+    return false;
+  }
+  allocation.node = node;
+  allocation.left_to = begin;
   const uint64_t twice = allocation.window * 2 < kMostAside ? allocation.window * 2 : kMostAside;
   allocation.window = allocation.window == 0 ? kFirstWindow : twice;
   allocation.aside_from = allocation.aside_from < allocation.window_end ? allocation.aside_from : begin;
   const uint64_t window_end = end - begin < allocation.window ? end : begin + allocation.window;
-  const NearTo policy(touched);
-  if (policy.failed()) {
-    return false;
-  }
+  const FromNode policy(node);
   for (allocation.window_end = begin; allocation.window_end < window_end;) {
     allocation.window_end += kUnit;
-    if (!set_aside(allocation.window_end - kUnit)) {
+    if (!set_aside(allocation.window_end - kUnit, node)) {
       return false;
     }
   }
@@ -277,7 +300,20 @@ bool go_on_setting_aside(Watched& allocation, uint64_t now) {
     return looks_on;
   }
   allocation.aside_from = filled_to;
-  return set_window_aside(allocation, next_of(SEEK_HOLE, allocation.window_end, end), allocation.marker, now);
+  if (allocation.is_last) {
+    return false;
+  }
+  const uint64_t next = next_of(SEEK_HOLE, allocation.window_end, end);
+  // Behind the window there may be what another thread has filled.
+  const uint64_t seen_to = next > allocation.window_end ? next : allocation.left_to;
+  if (set_window_aside(allocation, next, seen_to - kUnit, seen_to, now)) {
+    return true;
+  }
+  allocation.is_last = true;
+  allocation.marker = allocation.window_end - kUnit;  // it comes to the rest of the window by itself
+  allocation.started_ns = now;
+  allocation.next_look_ns = now + kSoonEachNs;
+  return filled_to <= allocation.marker;
 }
 
 /// False if there is nothing more to do for the allocation.
@@ -292,7 +328,8 @@ bool look_at(Watched& allocation, uint64_t now) {
     return look_later(allocation, now);
   }
   if (detail::the_partition.blocks_are_pages) {
-    return set_window_aside(allocation, allocation.looked_up_to, allocation.looked_up_to - kPageBytes, now);
+    const uint64_t to = allocation.looked_up_to;
+    return set_window_aside(allocation, to, to - kInARow, to, now);
   }
   return begin_touching(allocation, allocation.looked_up_to, now);
 }
