@@ -111,7 +111,7 @@ def show_table(rows: list[Row]) -> None:
     for row in rows:
         if row["group"] != group:
             group = row["group"]
-            print(f"| **{row['what']}** |" + " |" * (len(heads) - 1))
+            print(f"| **{row['what']}, {group}** |" + " |" * (len(heads) - 1))
         ratios = [beside("swap")(row), of_bound(row), of_what_is_read(row)]
         ratios[2] = ratios[2] and 1 / ratios[2]
         cells = [row["phase"], *(speed(row, side) for side in sides)]
