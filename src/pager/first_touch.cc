@@ -13,8 +13,9 @@
 // all memory counts that is there.
 //
 // On machines with several memory nodes it is set aside where the program's own first touches have put memory: before each
-// window a unit is left to the program, to see where that lies. As soon as they lie on several nodes (threads that fill an
-// array together, a policy that interleaves), or memory does not come from where it should, the program goes on alone.
+// window a unit is left to the program, to see where that lies when it has come to the middle of the window. As soon as they
+// lie on several nodes (threads that fill an array together, a policy that interleaves), or memory does not come from where it
+// should, the program goes on alone.
 //
 // Elsewhere program and thread touch it together: of a window, which doubles while the program goes on, the thread touches the
 // second half meanwhile. (Were it just ahead of the program, they would meet and wait for each other's pages.) Only where all
@@ -207,14 +208,19 @@ class FromNode {
   bool is_set_ = false;
 };
 
-/// Two blocks, the first as one page; the last page of the second is small, so that no page is larger than a block. False if
-/// the kernel will not, or takes memory from another node than this (if it is not negative).
-bool set_aside(uint64_t offset, int node) {
-  const uintptr_t last = state.partition->alias + offset + kUnit - kPageBytes;
+/// The last page of a unit, which is small, so that the kernel makes no page of it that is larger than a block. False if it
+/// will not, or takes memory from another node than this (if it is not negative).
+bool place_last_page(uint64_t unit, int node) {
+  const uintptr_t last = state.partition->alias + unit + kUnit - kPageBytes;
+  return !base::is_error(system_call(SYS_madvise, last, kPageBytes, MADV_POPULATE_WRITE)) &&
+         (node < 0 || node_of(last) == node);
+}
+
+/// The rest of it: the first block is one page. False if the kernel will not.
+bool set_aside(uint64_t unit) {
   const bool done =
-      !base::is_error(system_call(SYS_madvise, last, kPageBytes, MADV_POPULATE_WRITE)) && (node < 0 || node_of(last) == node) &&
-      !base::is_error(system_call(SYS_fallocate, state.partition->descriptor, 0, offset, kBlockBytes)) &&
-      !base::is_error(system_call(SYS_fallocate, state.partition->descriptor, 0, offset + kBlockBytes, kBlockBytes));
+      !base::is_error(system_call(SYS_fallocate, state.partition->descriptor, 0, unit, kBlockBytes)) &&
+      !base::is_error(system_call(SYS_fallocate, state.partition->descriptor, 0, unit + kBlockBytes, kBlockBytes));
   trace::count(trace::Counter::kBytesSetAside, done ? kUnit : 0);
   return done;
 }
@@ -240,8 +246,12 @@ bool set_window_aside(Watched& allocation, uint64_t from, uint64_t seen_from, ui
   const uint64_t window_end = end - begin < allocation.window ? end : begin + allocation.window;
   const FromNode policy(node);
   for (allocation.window_end = begin; allocation.window_end < window_end;) {
+    const uint64_t unit = allocation.window_end;
+    if (!place_last_page(unit, node)) {
+      return false;
+    }
     allocation.window_end += kUnit;
-    if (!set_aside(allocation.window_end - kUnit, node)) {
+    if (!set_aside(unit)) {
       return false;
     }
   }
@@ -249,6 +259,14 @@ bool set_window_aside(Watched& allocation, uint64_t from, uint64_t seen_from, ui
   allocation.started_ns = now;
   allocation.next_look_ns = now + kSoonEachNs;
   return true;
+}
+
+/// No window follows: the program comes to the rest of this one by itself.
+void let_window_be_last(Watched& allocation, uint64_t now) {
+  allocation.is_last = true;
+  allocation.marker = allocation.window_end - kUnit;
+  allocation.started_ns = now;
+  allocation.next_look_ns = now + kSoonEachNs;
 }
 
 /// Touches from there on, if it may.
@@ -304,15 +322,14 @@ bool go_on_setting_aside(Watched& allocation, uint64_t now) {
     return false;
   }
   const uint64_t next = next_of(SEEK_HOLE, allocation.window_end, end);
-  // Behind the window there may be what another thread has filled.
-  const uint64_t seen_to = next > allocation.window_end ? next : allocation.left_to;
-  if (set_window_aside(allocation, next, seen_to - kUnit, seen_to, now)) {
+  // Behind the window there may be what another thread has filled. What was set aside is looked at, too: the kernel may take
+  // large pages from another node, where its own has none.
+  const bool is_another = next > allocation.window_end;
+  const uint64_t seen_from = is_another ? next - kUnit : allocation.left_to - kUnit;
+  if (set_window_aside(allocation, next, seen_from, is_another ? next : filled_to, now)) {
     return true;
   }
-  allocation.is_last = true;
-  allocation.marker = allocation.window_end - kUnit;  // it comes to the rest of the window by itself
-  allocation.started_ns = now;
-  allocation.next_look_ns = now + kSoonEachNs;
+  let_window_be_last(allocation, now);
   return filled_to <= allocation.marker;
 }
 
@@ -329,7 +346,14 @@ bool look_at(Watched& allocation, uint64_t now) {
   }
   if (detail::the_partition.blocks_are_pages) {
     const uint64_t to = allocation.looked_up_to;
-    return set_window_aside(allocation, to, to - kInARow, to, now);
+    if (set_window_aside(allocation, to, to - kInARow, to, now)) {
+      return true;
+    }
+    const bool some = allocation.aside_from < allocation.window_end;
+    if (some) {
+      let_window_be_last(allocation, now);
+    }
+    return some;
   }
   return begin_touching(allocation, allocation.looked_up_to, now);
 }
