@@ -55,8 +55,8 @@ bool join_core_of_reader() {
 
 /// Goes back to the cores it had before; where it no longer may, it stays for good.
 void part_from_reader() {
-  shares_core = false;
-  if (!run_on(before)) {
+  shares_core = !run_on(before);
+  if (shares_core) {
     launcher = 0;
     has_cores_beside = false;
   }
