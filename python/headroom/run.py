@@ -280,6 +280,7 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     """Starts the launcher, passes signals on, returns its exit status."""
     refuse_under_a_launcher(ranks)
     path = find_program(program[0])
+    check_page_size()
     library_path()  # say at once, and once, what is wrong
     memory = choose_memory(values["memory"])
     if not launcher.may_have_other_nodes(os.environ):

@@ -16,7 +16,7 @@ from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import doctor, hard_limit, launcher, machine
 from headroom.errors import Refused
-from headroom.run import become, warn_of_too_much_memory
+from headroom.run import become, launch, warn_of_too_much_memory
 from small_disk import small_disk
 from variants import only_in_suites
 
@@ -93,6 +93,8 @@ def test_kernels_with_other_pages_are_refused(monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: 65536 if name == "SC_PAGE_SIZE" else asked(name))
     with pytest.raises(Refused, match="pages of 64 KiB; .* needs pages of 4 KiB; boot"):
         become(["true"], {})
+    with pytest.raises(Refused, match="pages of 64 KiB"):
+        launch(2, ["true"], {})
     found = doctor.findings()
     assert not doctor.usable(found) and any("64 KiB" in finding.what and "boot" in finding.remedy for finding in found)
 
