@@ -3,6 +3,7 @@
    usage: waits_asleep ROUNDS */
 #include <fcntl.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 
 #include "report_wrong.h"
 
-enum { LOOKS = 120000, PAUSE_US = 1000 };
+enum { LOOKS = 120000 };
+static const double PAUSE = 1e-3; /* seconds */
 
 /* The letter after the name in brackets in /proc/PID/stat. */
 static char state_of(int pid) {
@@ -27,7 +29,8 @@ static char state_of(int pid) {
   return bracket == NULL ? 0 : bracket[2];
 }
 
-/* In its receive it may sleep for a moment before, too (a page fault): so three times in a row. */
+/* In its receive it may sleep for a moment before, too (a page fault): so three times in a row. Who looks does not sleep: the
+   sender of the next round may look at it. */
 static void wait_until_asleep(int pid) {
   int asleep = 0;
   for (int look = 0; asleep < 3; ++look) {
@@ -36,7 +39,9 @@ static void wait_until_asleep(int pid) {
       MPI_Abort(MPI_COMM_WORLD, 1);
     }
     asleep = state_of(pid) == 'S' ? asleep + 1 : 0;
-    usleep(PAUSE_US);
+    for (const double until = MPI_Wtime() + PAUSE; MPI_Wtime() < until;) {
+      sched_yield();
+    }
   }
 }
 
