@@ -201,6 +201,17 @@ def test_locking_everything_is_refused(memory, tmp_path):
         run.assert_paged(48 * MIB, 24 * MIB)
 
 
+def test_what_a_debugger_reads(engine, tmp_path):
+    """By /proc/PID/mem: content or an error, and nothing of it disturbs the program. (`sigsegv` takes rights away, and the
+    kernel does not ask for a debugger's: it sees a hole.)"""
+    run = headroom_run([compile_program(None, "debugger_reads.c"), 160], tmp_path, memory="64M", engine=engine)
+    assert run.status == 0 and run.output.endswith("wrong 0\n"), (run.output, run.errors)
+    right, refused, other = map(int, re.match(r"right (\d+) refused (\d+) other (\d+)\n", run.output).groups())
+    assert right > 0 and refused + other > 0
+    assert (refused == 0) if engine == "sigsegv" else (other == 0)
+    run.assert_paged(160 * MIB, 64 * MIB)
+
+
 def test_core_dump(engine, tmp_path):
     """The dump leaves the arena out: it would read every hole, and wait for a pager that is dumped with it."""
     need("core files")
