@@ -1,7 +1,7 @@
 /* What a debugger does: reads all pages of an array by /proc/self/mem while part of it is on storage. A page
-   that cannot be read so is refused by the kernel; afterwards the program's own reads must find what it wrote, and nothing else.
-   Prints how many pages were read with their content, refused, and read as something else, and "wrong 0".
-   usage: debugger_reads MIB */
+   that cannot be read so is refused by the kernel; afterwards the program's own reads must find what it wrote, and nothing
+   else. Prints how many pages were read with their content, refused, and read as something else, and "wrong 0". usage:
+   debugger_reads MIB */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
