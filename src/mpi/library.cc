@@ -5,19 +5,10 @@
 #include <link.h>
 #include <string.h>
 
+#include "mpi/known_libraries.h"
+
 namespace headroom::mpi {
 namespace {
-
-struct Known {
-  const char* soname;
-  Abi abi;
-};
-
-constexpr Known kKnown[] = {
-    {"libmpi_abi.so.1", Abi::kStandard}, {"libmpi_abi.so.0", Abi::kStandard}, {"libmpi.so.12", Abi::kMpich},
-    {"libmpich.so.12", Abi::kMpich},     {"libmpi_cray.so.12", Abi::kMpich},  {"libmpi_intel.so.12", Abi::kMpich},
-    {"libmpi.so.40", Abi::kOpenMpi},
-};
 
 constexpr int kMaxFound = 8;
 
@@ -44,6 +35,10 @@ const char* soname_of(const dl_phdr_info& object) {
     }
   }
   return strings != nullptr && name != 0 ? strings + name : nullptr;
+}
+
+Abi abi_of(const dl_phdr_info& object) {
+  return object.dlpi_name != nullptr && *object.dlpi_name != 0 ? abi_of_soname(soname_of(object)) : Abi::kNone;
 }
 
 int look_at_object(dl_phdr_info* object, size_t, void* argument) {
@@ -73,16 +68,6 @@ const char* library_that_caller_uses(const void* caller, Dl_info& info) {
 }
 
 }  // namespace
-
-Abi abi_of(const dl_phdr_info& object) {
-  const char* soname = object.dlpi_name != nullptr && *object.dlpi_name != 0 ? soname_of(object) : nullptr;
-  for (const Known& known : kKnown) {
-    if (soname != nullptr && strcmp(soname, known.soname) == 0) {
-      return known.abi;
-    }
-  }
-  return Abi::kNone;
-}
 
 const char* abi_name(Abi abi) {
   switch (abi) {

@@ -1,8 +1,6 @@
 // Which MPI library this process uses: found among the loaded objects by SONAME.
 #pragma once
 
-#include <link.h>
-
 #include <cstdint>
 
 namespace headroom::mpi {
@@ -19,8 +17,5 @@ Library find_library(const void* caller);
 
 /// "mpich", "openmpi", "standard": as in the setting `mpi`, and in the backends' file names.
 const char* abi_name(Abi abi);
-
-/// The binary interface of a loaded object; kNone: it is no MPI library. Usable while the loader is at work.
-Abi abi_of(const dl_phdr_info& object);
 
 }  // namespace headroom::mpi
