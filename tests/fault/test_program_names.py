@@ -1,5 +1,6 @@
 """Programs whose own names get in the way of the C library's: functions whose address a program without PIE takes (the whole
-process then means a stub in the program, which leads nowhere until it is relocated), and names that a program defines itself."""
+process then means a stub in the program, which leads nowhere until it is relocated), and names that a program defines itself.
+"""
 
 import re
 import subprocess
