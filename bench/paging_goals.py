@@ -1,7 +1,7 @@
 """What memory beyond the budget is to reach, and whether one run of `headroom bench paging --json FILE` reached it; with
 `--table`, the rows of docs/out_of_core.md. Run by `make bench`: paging_goals.py FILE
 
-For each goal the worst row counts. Ratios above 1 mean that Headroom (--evict auto) is faster.
+For each goal the worst row counts. Ratios above 1 mean that Headroom is faster.
 """
 
 import argparse
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 Row = dict
 MIB = 1 << 20
-POLICIES = ("lazy", "auto", "aggressive")
 
 
 class Goal(NamedTuple):
@@ -24,7 +23,7 @@ class Goal(NamedTuple):
 
 
 def beside(side: str) -> Callable[[Row], float | None]:
-    return lambda row: row["seconds"][side] / row["seconds"]["auto"] if side in row["seconds"] else None
+    return lambda row: row["seconds"][side] / row["seconds"]["headroom"] if side in row["seconds"] else None
 
 
 def plain_again(row: Row) -> float:
@@ -37,16 +36,16 @@ def enough(row: Row) -> float | None:
 
 
 def of_bound(row: Row) -> float | None:
-    return row["bound"] / row["seconds"]["auto"] if row["bound"] else None
+    return row["bound"] / row["seconds"]["headroom"] if row["bound"] else None
 
 
 def of_what_is_read(row: Row) -> float | None:
     """How much of it had to be read."""
-    return row["needed"] / row["read"]["auto"] if row["needed"] and row["read"]["auto"] else None
+    return row["needed"] / row["read"]["headroom"] if row["needed"] and row["read"]["headroom"] else None
 
 
 def beside_first_engine(engine: str) -> Callable[[Row], float | None]:
-    return lambda row: row["seconds"]["auto"] / row["seconds"][engine] if engine in row["seconds"] else None
+    return lambda row: row["seconds"]["headroom"] / row["seconds"][engine] if engine in row["seconds"] else None
 
 
 SWEEPS = ("touch", "read", "write", "update", "backward", "strided")
@@ -89,7 +88,7 @@ def speed(row: Row, side: str) -> str:
 
 
 def show_engines(rows: list[Row]) -> None:
-    """How fast each further engine is, of the first one with `--evict auto`."""
+    """How fast each further engine is, of the first one."""
     engines = [engine for engine in (USER, "sigsegv") if any(engine in row["seconds"] for row in rows)]
     if engines:
         print("\n| | " + " | ".join(f"`{engine}`" for engine in engines) + " |")
@@ -103,8 +102,8 @@ def show_engines(rows: list[Row]) -> None:
 
 
 def show_table(rows: list[Row]) -> None:
-    sides = ["plain", "again", "enough", *POLICIES, "swap", "zswap"]
-    heads = ["", *(f"`{side}`" if side in POLICIES else side for side in sides), "times swap", "of bound", "read, of needed"]
+    sides = ["plain", "again", "enough", "headroom", "swap"]
+    heads = ["", *sides, "times swap", "of bound", "read, of needed"]
     print("| " + " | ".join(heads) + " |")
     print("|" + " --- |" * len(heads))
     group = None
@@ -125,7 +124,7 @@ def show_goals(rows: list[Row]) -> None:
     for goal in GOALS:
         reached = []
         for row in rows:
-            if row["group"] in goal.groups and row["phase"].startswith(goal.phases) and "auto" in row["seconds"]:
+            if row["group"] in goal.groups and row["phase"].startswith(goal.phases) and "headroom" in row["seconds"]:
                 ratio = goal.measure(row)
                 if ratio is not None:
                     reached.append((ratio, f"{row['what']}: {row['phase']}"))

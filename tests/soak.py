@@ -23,7 +23,6 @@ def draw_settings(chance: random.Random) -> dict[str, str]:
     stores = ["threads"] if lack("io_uring") else ["io_uring", "io_uring", "threads"]
     return {
         "engine": chance.choice(engines),
-        "evict": chance.choice(["auto", "lazy", "aggressive"]),
         "store": chance.choice(stores),
         "store-direct": chance.choice(["auto", "auto", "off"]),
         "storage": chance.choice(["/var/tmp", f"/var/tmp:{FOLDER}"]),

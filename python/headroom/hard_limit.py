@@ -154,6 +154,8 @@ def swap_cluster(logarithm: int):
     return _set_to("/proc/sys/vm/page-cluster", str(logarithm))
 
 
-def zswap(enabled: bool):
-    """Swapped pages stay in memory, compressed, as far as possible, or do not, meanwhile. Root; `OSError` without zswap."""
-    return _set_to("/sys/module/zswap/parameters/enabled", "Y" if enabled else "N")
+def without_zswap():
+    """The kernel does not keep swapped pages in memory, compressed, meanwhile: with cgroups of version 1 it charges that memory
+    to nobody, so that a limit would mean nothing. Root."""
+    setting = "/sys/module/zswap/parameters/enabled"
+    return _set_to(setting, "N") if Path(setting).exists() else contextlib.nullcontext()

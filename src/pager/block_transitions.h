@@ -14,13 +14,13 @@ using NextWord = std::optional<uint64_t>;
 
 namespace next {
 
-/// Its content begins to be written out; `keep`: it stays then. Its view is to be write-protected next.
-constexpr NextWord begin_writing(uint64_t word, bool keep) {
+/// Its content begins to be written out. Its view is to be write-protected next.
+constexpr NextWord begin_writing(uint64_t word) {
   using namespace arena;
   if ((word & kHoldMask) != 0 || (word & kStateMask) != kResident || (word & kDirty) == 0) {
     return std::nullopt;
   }
-  return (word & ~(kStateMask | kDirty | kWritable | kHasCopy)) | kWriting | (keep ? kKeep : 0);
+  return (word & ~(kStateMask | kDirty | kWritable | kHasCopy)) | kWriting;
 }
 
 /// Storage has what was written out, unless the block was written meanwhile.
@@ -46,19 +46,19 @@ constexpr NextWord drop_clean(uint64_t word, arena::BlockState from, bool zero) 
 /// It is no longer being written out, and stays.
 constexpr NextWord end_writing(uint64_t word) {
   using namespace arena;
-  return (word & ~(kStateMask | kKeep)) | kResident;
+  return (word & ~kStateMask) | kResident;
 }
 
 /// The same when nothing of it was written out: it is as dirty as before.
 constexpr NextWord undo_writing(uint64_t word, bool writable) {
   using namespace arena;
-  return (word & ~(kStateMask | kKeep)) | kResident | kDirty | kMapped | (writable ? kWritable : 0);
+  return (word & ~kStateMask) | kResident | kDirty | kMapped | (writable ? kWritable : 0);
 }
 
 /// The same when it could not be written out: as dirty as before, and mapped as it is.
 constexpr NextWord fail_writing(uint64_t word) {
   using namespace arena;
-  return (word & ~(kStateMask | kKeep)) | kResident | kDirty;
+  return (word & ~kStateMask) | kResident | kDirty;
 }
 
 /// The program's access is taken away; its view is to be hidden next.

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "pager/block_transitions.h"
 #include "pager/fork.h"
-#include "pager/random_access.h"
 #include "pager/state.h"
 #include "pager/store_room.h"
 #include "trace/counters.h"
@@ -20,8 +19,6 @@ namespace {
 using namespace arena;
 using node::Member;
 using trace::Counter;
-
-constexpr uint64_t kLongestGraceNs = 1'000'000'000;
 
 bool is_all_zero(uint64_t block) {
   const auto* words = reinterpret_cast<const uint64_t*>(state.partition->alias + block * kBlockBytes);
@@ -63,8 +60,8 @@ void take_memory(uint64_t first, uint64_t count) {
 }
 
 /// RESIDENT and dirty to WRITING and clean; false if held.
-bool begin_write(uint64_t block, bool keep) {
-  if (!make_transition(word_of(block), [keep](uint64_t word) { return next::begin_writing(word, keep); })) {
+bool begin_write(uint64_t block) {
+  if (!make_transition(word_of(block), next::begin_writing)) {
     return false;
   }
   state.resident.remove(block);
@@ -146,9 +143,9 @@ uint64_t drop_run(uint64_t block, uint64_t most) {
   return count;
 }
 
-/// Starts to write out a run of dirty blocks from `block` on; returns the bytes that are gone, leaving, or (with `keep`) being
-/// written. Neighbours go along if they are not known to be in use.
-int64_t write_out(uint64_t block, bool keep) {
+/// Starts to write out a run of dirty blocks from `block` on; returns the bytes that are gone or leaving. Neighbours go along
+/// if they are not known to be in use.
+int64_t write_out(uint64_t block) {
   uint64_t first = block;
   uint64_t count = run_of_victims(block, kTransferBlocks);
   if (!is_apart(block)) {
@@ -162,7 +159,7 @@ int64_t write_out(uint64_t block, bool keep) {
     count = 1;
   }
   for (uint64_t begun = 0; begun < count; ++begun) {
-    if (!begin_write(block + begun, keep)) {
+    if (!begin_write(block + begun)) {
       count = begun;
     }
   }
@@ -200,9 +197,7 @@ int64_t write_out(uint64_t block, bool keep) {
       ++run;
     }
     start_transfer(true, first, run);
-    if (!keep) {
-      state.leaving_bytes += static_cast<int64_t>(run * kBlockBytes);
-    }
+    state.leaving_bytes += static_cast<int64_t>(run * kBlockBytes);
     leaving += static_cast<int64_t>(run * kBlockBytes);
     first += run;
     count -= run;
@@ -245,7 +240,7 @@ int64_t evict_now(int64_t bytes, uint32_t& without_room) {
     if (store_is_full_of_work()) {
       break;
     }
-    const int64_t written = (word & kHoldMask) == 0 ? write_out(block, false) : 0;
+    const int64_t written = (word & kHoldMask) == 0 ? write_out(block) : 0;
     if (written == 0 && state.resident.next_victim() == block) {
       without_room = (word & kHoldMask) == 0 && !has_store_room(block * kBlockBytes) ? block : without_room;
       state.resident.look_later(block);  // held, or there is no room for it on storage
@@ -303,54 +298,10 @@ void evict_unneeded(uint64_t first, uint64_t count) {
   (void)evict(resident, Urgency::kNobodyWaits);
 }
 
-bool write_back_idle() {
-  const base::EvictChoice policy = base::settings().evict;
-  if (!state.armed || !state.idle.load(std::memory_order_relaxed) || policy == base::EvictChoice::kLazy) {
-    return true;
-  }
-  // Only who will be asked first; and who jumps about comes back to the same blocks in each turn and changes them again.
-  if (policy == base::EvictChoice::kAuto && (!blocked_last() || jumps_about())) {
-    return true;
-  }
-  // The MPI library itself may be at work on the memory of a rank that waits in it. What it needs must not leave before it has
-  // used it, two blocks for a copy: it would fault on the one, then on the other, for ever.
-  const bool waits = state.waiting.count() > 0 && !state.turn_is_cut;
-  if (waits || base::monotonic_ns() - state.idle_fault_at_ns < state.idle_grace_ns) {
-    return false;
-  }
-  if (policy == base::EvictChoice::kAggressive) {
-    // What the library uses without a fault is not seen. The more often it comes back, the longer it is left alone.
-    if (state.idle_evicted_at_ns != 0 && state.idle_fault_at_ns > state.idle_evicted_at_ns) {
-      state.idle_grace_ns = state.idle_grace_ns * 2 < kLongestGraceNs ? state.idle_grace_ns * 2 : kLongestGraceNs;
-    }
-    const int64_t leaving = evict(INT64_MAX, Urgency::kNobodyWaits);
-    state.idle_evicted_at_ns = base::monotonic_ns();
-    trace::count(Counter::kBlocksEvictedWaiting, static_cast<uint64_t>(leaving) / kBlockBytes);
-    return true;
-  }
-  // auto: write back early what will leave next, so that giving way later costs nothing; drop late. Only what passes through:
-  // who changes what is kept, turn by turn, would write it again and again, and pay for each first write after. A write-out
-  // that is given up puts its block at the end of the list, so the number of looks is bounded.
-  uint64_t to_look_at = state.resident.count();
-  uint32_t block = state.resident.first();
-  while (block != kNoBlock && state.resident.is_passing(block) && to_look_at-- > 0 && state.store->in_flight() < 8) {
-    const uint32_t after = state.resident.after(block);
-    const uint64_t word = word_of(block).load(std::memory_order_relaxed);
-    if ((word & (kDirty | kHoldMask)) == kDirty) {
-      const int64_t written = write_out(block, true);
-      trace::count(Counter::kBlocksWrittenEarly, static_cast<uint64_t>(written) / kBlockBytes);
-      block = written > 0 ? state.resident.first() : after;
-      continue;
-    }
-    block = after;
-  }
-  return true;
-}
-
 void write_lacked_room(uint64_t first, uint64_t count) {
   for (uint64_t block = first; block < first + count; ++block) {
     BlockWord& word = word_of(block);
-    state.leaving_bytes -= (word.load(std::memory_order_relaxed) & kKeep) == 0 ? int64_t{kBlockBytes} : 0;
+    state.leaving_bytes -= kBlockBytes;
     (void)make_transition(word, next::fail_writing);
     state.resident.returned(block);
     state.resident.look_later(block);
@@ -363,22 +314,17 @@ void write_done(uint64_t first, uint64_t count) {
   for (uint64_t block = first; block < first + count; ++block) {
     BlockWord& word = word_of(block);
     (void)make_transition(word, next::note_copy);
-    const bool keep = (word.load(std::memory_order_relaxed) & kKeep) != 0;
-    if (!keep) {
-      state.leaving_bytes -= kBlockBytes;
-      if (leave(block, kWriting, false)) {
-        ++gone;
-        continue;
-      }
-      trace::count(Counter::kEvictionsGivenUp);
+    state.leaving_bytes -= kBlockBytes;
+    if (leave(block, kWriting, false)) {
+      ++gone;
+      continue;
     }
+    trace::count(Counter::kEvictionsGivenUp);
     take_memory(block - gone, gone);
     gone = 0;
     (void)make_transition(word, next::end_writing);
     state.resident.returned(block);
-    if (!keep) {
-      state.resident.look_later(block);  // it is in use
-    }
+    state.resident.look_later(block);  // it is in use
   }
   take_memory(first + count - gone, gone);
 }

@@ -251,9 +251,6 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
     return;
   }
   trace::count(Counter::kFaults);
-  if (state.idle.load(std::memory_order_relaxed)) {
-    state.idle_fault_at_ns = base::monotonic_ns();
-  }
   note_entry(block, page);
   bool in_order = false;
   const bool from_storage = state_of(word) == kStored || state_of(word) == kReading || state_of(word) == kSinglePages;

@@ -177,13 +177,6 @@ void* alias_of(const void* address) {
   return reinterpret_cast<void*>(detail::the_partition.alias + offset);
 }
 
-void set_idle(bool idle) {
-  if (state.idle.load(std::memory_order_relaxed) == idle || state.idle.exchange(idle, std::memory_order_relaxed) == idle) {
-    return;
-  }
-  if (idle && is_armed() && base::settings().evict != base::EvictChoice::kLazy) {
-    nudge();
-  }
-}
+void set_idle(bool idle) { state.idle.store(idle, std::memory_order_relaxed); }
 
 }  // namespace headroom::pager

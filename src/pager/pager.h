@@ -187,7 +187,7 @@ uint64_t largest_optional_hold();
 /// What a hold of the part of [address, address + bytes) that lies in one view keeps in memory: blocks, as a whole.
 uint64_t bytes_of_hold(const void* address, uint64_t bytes);
 
-/// The rank blocks in MPI without a slot (true) or goes on (false); eviction follows (policy `evict`).
+/// The rank blocks in MPI without a slot (true) or goes on (false).
 void set_idle(bool idle);
 
 /// The program has waited in MPI, or might have, and goes on: what it uses now is used in another turn. Costs an addition.

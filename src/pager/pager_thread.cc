@@ -170,7 +170,6 @@ int until_next_look() {
 }
 
 constexpr int kIdleWorkMs = 5;
-bool idle_work_waits = false;
 
 /// For how long there is nothing to do unless something happens; -1: for ever.
 int until_next_work() {
@@ -182,9 +181,7 @@ int until_next_work() {
     return first_touch < 0 || (others >= 0 && others < first_touch) ? others : first_touch;
   }
   const bool waits_for_room = state.waiting.count() > 0 && state.store->in_flight() == 0;
-  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1
-         : idle_work_waits || state.turn_is_watched                    ? kIdleWorkMs
-                                                                       : 1000;
+  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : state.turn_is_watched ? kIdleWorkMs : 1000;
 }
 
 int wait_ms() {
@@ -301,7 +298,6 @@ void* pager_thread(void*) {
       end_lack_of_room();
       end_old_pause();
     }
-    idle_work_waits = !write_back_idle();
     pump();
     answer_peers();
     tell_of_room();

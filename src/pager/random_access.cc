@@ -176,8 +176,6 @@ void begin_turn_of_pages() {
   state.needed_in_turn.store(0, std::memory_order_relaxed);
 }
 
-bool jumps_about() { return was_in_last(kKnownTurns, jumped_in); }
-
 uint64_t pages_came_back() { return came_back; }
 uint64_t pages_read_in_turn() { return read_once; }
 

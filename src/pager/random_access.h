@@ -20,8 +20,6 @@ bool open_random_access(uint64_t blocks);
 
 /// What is counted from now on belongs to another turn.
 void begin_turn_of_pages();
-/// Whether it jumped about in its last turns, to many blocks: pages of them were read alone, or they as a whole instead.
-bool jumps_about();
 /// How often in this turn a page was read alone that had been before in it, and how many different ones were.
 uint64_t pages_came_back();
 uint64_t pages_read_in_turn();

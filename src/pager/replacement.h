@@ -78,10 +78,6 @@ class Replacement {
   [[nodiscard]] bool may_leave_together(uint64_t one, uint64_t other) const;
   [[nodiscard]] uint64_t count() const;
 
-  /// Whether the block is one of those that pass through, which leave before those that are kept.
-  [[nodiscard]] bool is_passing(uint64_t block) const {
-    return is_listed(block) && (blocks_[block].place == kPassing || blocks_[block].place == kPassingHidden);
-  }
   /// All resident blocks in the order in which they would leave: the first, and the one after another; kNoBlock at the end.
   [[nodiscard]] uint32_t first() const;
   [[nodiscard]] uint32_t after(uint32_t block) const;

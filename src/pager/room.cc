@@ -236,15 +236,6 @@ void tell_all() {
 
 }  // namespace
 
-bool blocked_last() {
-  for (const Member& member : state.session->ledger->members) {
-    if (is_alive(member) && !is_computing(member) && distance_of(member) > distance_of(*state.session->self)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 void note_short() {
   if (is_set_now(state.session->ledger->short_memory)) {
     (void)lack_begins();

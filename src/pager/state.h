@@ -19,7 +19,6 @@ namespace headroom::pager {
 inline constexpr int kStreams = 32;        // programs go over many arrays in step
 inline constexpr uint64_t kUsesKnown = 8;  // of a stream
 inline constexpr int kFreshRuns = 32;
-inline constexpr uint64_t kUsedLatelyNs = 5'000'000;
 inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
 static_assert(kTransferBlocks * arena::kBlockBytes == kStripeBytes);
 inline constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
@@ -69,11 +68,8 @@ struct State {
   FreshRun fresh_runs[kFreshRuns] = {};
   uint64_t fresh_clock = 0;
   uint64_t awake_until_ns = 0;    // the thread does not sleep before
-  uint64_t idle_fault_at_ns = 0;  // when who waits, or the library for him, last needed or got what was not there
-  uint64_t idle_evicted_at_ns = 0;
-  uint64_t idle_grace_ns = kUsedLatelyNs;  // how long after that nothing is evicted early
-  bool waits_for_others = false;           // asked other ranks for room
-  bool collects = false;                   // the blocks of a transfer that has ended are in no list yet
+  bool waits_for_others = false;  // asked other ranks for room
+  bool collects = false;          // the blocks of a transfer that has ended are in no list yet
   uint64_t asked_at_ns = 0;
   int asked_member = -1;
   bool gave_nothing_yet = false;                   // to those: when transfers have ended there may be something
@@ -153,8 +149,6 @@ void want_all();
 int64_t memory_for_one();
 /// How much memory this process may expect to have for blocks while it computes, in bytes.
 uint64_t share_of_memory();
-/// Whether nobody who waits has blocked later than this rank.
-bool blocked_last();
 void answer_requests_for_room();
 /// Others were asked for room that nobody wants by now (a reader that it was for has ended): no need to look for it.
 void forget_old_question();
@@ -169,8 +163,6 @@ void place_content(uint64_t first, uint64_t count, const char* content);
 /// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out. If that is nothing, since storage
 /// is full, and somebody waits for it, the run pauses until there is room there.
 int64_t evict(int64_t bytes, Urgency urgency);
-/// What the policy wants of a rank that waits: writes early, or evicts. False if it is to be called again in a few ms.
-bool write_back_idle();
 /// Begins to evict these blocks, which the program will not need.
 void evict_unneeded(uint64_t first, uint64_t count);
 void write_done(uint64_t first, uint64_t count);

@@ -17,8 +17,6 @@ void follow_turns() {
   const uint64_t turn = state.turns.load(std::memory_order_relaxed) & UINT16_MAX;
   if (turn != state.came_back.load(std::memory_order_relaxed) >> 48) {
     state.resident.begin_turn();
-    state.idle_grace_ns = kUsedLatelyNs;
-    state.idle_evicted_at_ns = 0;
     begin_turn_of_pages();
   }
   // Pages that were read alone count when many of them are wanted again and again, not when there are just very many.

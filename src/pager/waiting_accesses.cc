@@ -44,9 +44,6 @@ bool served_now(const WaitingAccess& access) {
 void end_fault(WaitingAccess& access) {
   const uint64_t now = base::monotonic_ns();
   const uint64_t waited_ns = now - access.started_ns;
-  if (state.idle.load(std::memory_order_relaxed)) {
-    state.idle_fault_at_ns = now;  // the access is repeated now, however long the disk took
-  }
   trace::count(Counter::kStorageWaitNs, waited_ns);
   count_for_label(access.block, 0, waited_ns);
   Request* request = access.request;

@@ -242,8 +242,7 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
   out.print(", ");
   write_read_time(out, "transfer", ledger.read_transfer);
   out.print("}");
-  out.print(",\n  \"evict\": \"%s\",\n",
-            base::choice_name("evict", static_cast<int>(base::settings().evict), word, sizeof word));
+  out.print(",\n");
   out.print("  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"most_slots_held_with_lent\": %u,\n", ledger.slots(),
             ledger.most_held_slots.load(std::memory_order_relaxed), ledger.most_held_with_lent.load(std::memory_order_relaxed));
   out.print("  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.cores(),

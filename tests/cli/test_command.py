@@ -36,7 +36,6 @@ def test_help_has_every_setting_and_only_those():
         "attach",
         "reductions",
         "mode",
-        "evict",
         "mpi",
         "json",
         "large",
@@ -55,7 +54,7 @@ def test_help_is_not_cut_and_in_the_order_of_use():
     assert re.findall(r"^  (\w+)", listed, re.M) == ["run", "doctor", "report", "top", "storage", "bench"]
     text = re.sub(r"\s+", " ", plain_run([HEADROOM, "run", "--help"]).stdout)
     assert text.startswith("Usage: headroom run [OPTIONS] PROGRAM [ARGS]...")
-    assert "A SIZE is 512M or 1.5G" in text and "lazy: only on need" in text
+    assert "A SIZE is 512M or 1.5G" in text
 
 
 def test_doctor_says_what_there_is():
@@ -567,7 +566,7 @@ def test_bench_paging(tmp_path):
         "--rounds",
         "1",
         "--peer",
-        f"other=env MALLOC_ARENA_MAX=2 {HEADROOM} run --memory {{budget}}M --summary off --evict lazy",
+        f"other=env MALLOC_ARENA_MAX=2 {HEADROOM} run --memory {{budget}}M --summary off",
         "--peer",
         "broken=false --memory={budget}",
         "--json",
@@ -579,16 +578,16 @@ def test_bench_paging(tmp_path):
     assert done.returncode == 0, done.stderr
     assert " run --memory 48M " in done.stderr and " run --memory 64M " in done.stderr  # the peer's
     drawing = (tmp_path / "figures.svg").read_text()
-    assert drawing.startswith("<svg") and ">read, later passes<" in drawing and ">aggressive<" in drawing
+    assert drawing.startswith("<svg") and ">read, later passes<" in drawing and ">other<" in drawing
     rows = {row["phase"]: row for row in json.loads(figures.read_text())}
     assert {"touch", "read, first pass", "read, later passes", "update", "random-read"} <= rows.keys()
     assert {"objects-tree", "objects-lists", "objects-threads"} <= rows.keys() and " M/s" in done.stdout
     later = rows["read, later passes"]
-    assert {"plain", "again", "lazy", "auto", "aggressive", "other"} <= later["seconds"].keys()
+    assert {"plain", "again", "headroom", "other"} <= later["seconds"].keys()
     assert "broken" not in later["seconds"] and "quick, broken: " in done.stderr  # said, and the others go on
     assert later["needed"] > 0 and later["bound"] > 0
-    assert later["read"]["auto"] >= later["needed"] * 0.9
+    assert later["read"]["headroom"] >= later["needed"] * 0.9
     assert "quick: 1 x 96 MiB with 48 MiB" in done.stdout
     coarsen = rows["coarsen"]
     assert coarsen["needed"] > 0 and coarsen["bound"] > 0 and coarsen["what"] == "2 x 96 MiB in 64 MiB"
-    assert coarsen["read"]["auto"] >= coarsen["needed"] * 0.9
+    assert coarsen["read"]["headroom"] >= coarsen["needed"] * 0.9

@@ -13,21 +13,19 @@ def compile_stress(mpi):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "threads", "each", "policy", "memory", "huge_pages"),
+    ("ranks", "threads", "each", "memory", "huge_pages"),
     [
-        (2, 3, 20, "auto", 32, "auto"),
-        (2, 3, 20, "aggressive", 32, "auto"),
-        (1, 1, 60, "lazy", 32, "auto"),
-        (2, 1, 20, "auto", 16, "auto"),
-        (1, 3, 80, "auto", 96, "never"),
-        (1, 3, 80, "auto", 96, "auto"),
+        (2, 3, 20, 32, "auto"),
+        (1, 1, 60, 32, "auto"),
+        (2, 1, 20, 16, "auto"),
+        (1, 3, 80, 96, "never"),
+        (1, 3, 80, 96, "auto"),
     ],
 )
-def test_stress(mpi, engine, ranks, threads, each, policy, memory, huge_pages, tmp_path):
+def test_stress(mpi, engine, ranks, threads, each, memory, huge_pages, tmp_path):
     settings = {
         "memory": f"{memory}M",
         "engine": engine,
-        "evict": policy,
         "checksums": "on",
         "huge_pages": huge_pages,
     }

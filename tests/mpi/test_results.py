@@ -6,7 +6,6 @@ import pytest
 
 from conditions import need
 from conftest import BUILD, DEBIAN, HEADROOM, INTEL, STANDARD_ABI, WHEELS, compile_program, headroom_run, plain_run
-from variants import every_second
 
 MIB = 1 << 20
 
@@ -113,19 +112,6 @@ def test_intel_mpi(mode, tmp_path):
         under.assert_paged(4 * 2 * 24 * MIB, 64 * MIB)
     elif mode != "pass":
         assert under.total("collectives_nonblocking") > 0
-
-
-@every_second("mpi", "engine")
-@pytest.mark.parametrize("evict", ["lazy", "auto", "aggressive"])
-def test_eviction_policies(mpi, engine, evict, tmp_path):
-    program = compile_program(mpi, "out_of_core.c")
-    under = headroom_run([program, 16, 2], tmp_path, before=mpi.command(4), memory="48M", evict=evict, engine=engine)
-    assert under.status == 0, under.errors
-    assert "wrong 0" in under.output
-    assert under.report["evict"] == evict
-    assert (under.total("blocks_written_early") > 0) == (evict == "auto")
-    assert (under.total("blocks_evicted_waiting") > 0) == (evict == "aggressive")
-    under.assert_paged(4 * 2 * 16 * MIB, 48 * MIB)
 
 
 @pytest.mark.parametrize("store", ["io_uring", "threads"])

@@ -1,5 +1,5 @@
 // The block-state protocol in every order: all interleavings of a program's thread that reads and writes a block, a holder (the
-// kernel, or a peer) that does so by the alias, the disk, and the pager that evicts, writes early, hides, probes with a single
+// kernel, or a peer) that does so by the alias, the disk, and the pager that evicts, hides, probes with a single
 // page that the block's word does not call mapped, and brings back, each in the steps in which the others can see it. The
 // transitions of the block's word are the pager's own (pager/block_transitions.h). No write may be lost, nothing may be read
 // that is old, what is held must be there, and who waits must be able to go on. Each safeguard is also left out in turn, to see
@@ -190,13 +190,12 @@ class Explorer {
       return;
     }
     if (world.transfer == kNoTransfer) {
-      evict(world, false);
-      evict(world, true);
+      evict(world);
     } else if (world.transfer == kWriteMade) {
       World done = world;
       done.transfer = kNoTransfer;
       (void)step_word(done, next::note_copy);
-      done.pager = (done.word & kKeep) != 0 ? kToEndWriting : kToDropWritten;
+      done.pager = kToDropWritten;
       go(done);
     } else if (world.transfer == kReadMade) {
       World done = world;
@@ -230,11 +229,11 @@ class Explorer {
     }
   }
 
-  void evict(World world, bool keep) {
-    if (!keep && step_word(world, [](uint64_t word) { return next::drop_clean(word, kResident, false); })) {
+  void evict(World world) {
+    if (step_word(world, [](uint64_t word) { return next::drop_clean(word, kResident, false); })) {
       world.pager = left_out_ == LeftOut::kConcealFirst ? kToPunch : kToConceal;
       go(world);
-    } else if (step_word(world, [keep](uint64_t word) { return next::begin_writing(word, keep); })) {
+    } else if (step_word(world, next::begin_writing)) {
       world.pager = left_out_ == LeftOut::kProtect ? kToStartWrite : kToProtect;
       go(world);
     }

@@ -95,7 +95,7 @@ void meddle(Rank& rank, Told& told, Deed deed) {
   uint64_t next = kBlocks;
   for (uint64_t number = 0; rank.done() < kTimes; number = (number + 1) % (kBlocks / 2)) {
     const uint64_t word = blocks[first_block + number].load();
-    if (arena::state_of(word) != arena::kWriting || (word & arena::kKeep) != 0) {  // or it is written early, and stays
+    if (arena::state_of(word) != arena::kWriting) {
       continue;
     }
     const PeerRange range = {rank.member(0), (first_block + number) * kBlockBytes, 8, deed == Deed::kWrite};

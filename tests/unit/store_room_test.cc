@@ -47,7 +47,6 @@ void fill(uint64_t* array, uint64_t words, uint64_t round) {
 }
 
 TEST(StoreRoom, AWriteThatNobodyNeedsDoesNotEndARunThatFits) {
-  setenv("HEADROOM_EVICT", "aggressive", 1);
   uint64_t* array = start_with_fault("write:ENOSPC:1+");
   ASSERT_TRUE(is_armed());
   fill(array, kFits, 1);

@@ -1,10 +1,10 @@
 """`headroom bench paging`: what memory beyond the budget costs, with Headroom and with the kernel's swap.
 
 The program paging.c goes through the same phases, and applications.c through its applications: in memory (twice, for the
-noise), under Headroom with each policy, with the kernel's swap (and zswap, where there is), and under other systems of this
-kind that the user has (--peer), all but the first inside the same hard limit where one can be set. Where there are more ranks
-than cores, all sides but Headroom's have the MPI library's setting that is fastest in memory. The sides alternate, in both
-directions, each after memory was used for a moment (warm); a figure is the median of the rounds.
+noise), under Headroom, with the kernel's swap, and under other systems of this kind that the user has (--peer), all but the
+first inside the same hard limit where one can be set. Where there are more ranks than cores, all sides but Headroom's have the
+MPI library's setting that is fastest in memory. The sides alternate, in both directions, each after memory was used for a
+moment (warm); a figure is the median of the rounds.
 
 The lower bound of a phase is what must move (footprint less budget, read; for updates written as well; of applications, the
 least that could be read by one who knows what comes, least_reads.h) over what this disk moves past the page cache, measured in
@@ -46,7 +46,6 @@ from headroom.run import check_output
 PHASES = Path(__file__).parent / "paging.c"
 APPLICATIONS = Path(__file__).parent / "applications.c"
 IN_MEMORY = ("plain", "enough")
-POLICIES = ("lazy", "auto", "aggressive")
 
 
 class Phase(NamedTuple):
@@ -126,7 +125,6 @@ class Side(NamedTuple):
     before: list[str]  # put before the program
     limited: bool
     swap: bool
-    zswap: bool = False
     enough: bool = False  # memory, under Headroom
 
     @property
@@ -134,18 +132,15 @@ class Side(NamedTuple):
         return "headroom.command" in self.before
 
 
-def sides_of(swap: bool, zswap: bool, limits: bool, peers: list[str], engines: list[str], storage: str) -> list[Side]:
-    """All policies with the first engine, `auto` with the others."""
+def sides_of(swap: bool, limits: bool, peers: list[str], engines: list[str], storage: str) -> list[Side]:
     command = [sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--storage", storage, "--engine"]
     run = [*command, engines[0]]
     sides = [Side("plain", [], False, False), Side("again", [], False, False)]
     sides.append(Side("enough", run, False, False, enough=True))
-    sides += [Side(policy, [*run, "--evict", policy], limits, False) for policy in POLICIES]
+    sides.append(Side("headroom", run, limits, False))
     sides += [Side(engine, [*command, engine], limits, False) for engine in engines[1:]]
     if swap:
         sides.append(Side("swap", [], True, True))
-    if zswap:
-        sides.append(Side("zswap", [], True, True, True))
     for peer in peers:
         named = re.fullmatch(r"([\w.+-]+)=(.+)", peer)
         command = shlex.split(named[2] if named else peer)
@@ -177,8 +172,6 @@ def run_side(side: Side, group: Group, program: Path, setting: dict[str, str]) -
     warm(group.ranks * group.mib * MIB)
     with contextlib.ExitStack() as stack:
         if side.limited:
-            if has_zswap():
-                stack.enter_context(hard_limit.zswap(side.zswap))
             limit = stack.enter_context(hard_limit.HardLimit(group.limit, side.swap))
             words = limit.wrap(words)
         text = output_of(words, environment)
@@ -284,20 +277,11 @@ def show(rows: list[Row]) -> None:
     click.echo(f"{'':<22}{head} {'/' + against:>8} {'of bound':>9} {'read/needed':>12}")
     for row in rows:
         speeds = "".join(f" {speed_of(row, side):>12}" for side in sides)
-        seconds = row.seconds.get("auto")
+        seconds = row.seconds.get("headroom")
         times = f"{row.seconds[against] / seconds:.2f}" if seconds and against in row.seconds else ""
         bound = f"{row.bound / seconds:.2f}" if row.bound and seconds else ""
-        needed = f"{row.read['auto'] / row.needed:.2f}" if row.needed and seconds else ""
+        needed = f"{row.read['headroom'] / row.needed:.2f}" if row.needed and seconds else ""
         click.echo(f"{row.phase:<22}{speeds} {times:>8} {bound:>9} {needed:>12}")
-
-
-def has_zswap() -> bool:
-    """Whether swap can be compressed, and the setting changed."""
-    try:
-        with hard_limit.zswap(True):
-            return True
-    except OSError:
-        return False
 
 
 def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tuple[bool, bool]:
@@ -307,6 +291,7 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
         click.echo(f"without hard limits and without the kernel's swap: {why_not}", err=True)
         return False, False
     try:
+        stack.enter_context(hard_limit.without_zswap())
         stack.enter_context(hard_limit.SwapFile(SWAP_BYTES, storage))
         if tuned:
             stack.enter_context(hard_limit.swap_cluster(7))
@@ -332,7 +317,7 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
     default=["auto"],
     show_default=True,
     type=settings.choice_of("engine"),
-    help="the fault engine, as of `headroom run`; further ones get a column each, with --evict auto",
+    help="the fault engine, as of `headroom run`; further ones get a column each",
 )
 @click.option("--tuned-swap", is_flag=True, help="let swap read 128 pages at once (vm.page-cluster=7) meanwhile")
 @click.option(
@@ -345,16 +330,16 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
 @click.option("--plot", "plot_file", type=OUTPUT, help="file that takes a drawing, SVG")
 def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_file, plot_file) -> None:
-    """Memory beyond the budget: in memory, under Headroom with each policy, and with the kernel's swap.
+    """Memory beyond the budget: in memory, under Headroom, and with the kernel's swap.
 
     Three rounds of all groups take about 25 minutes; --group names one, --rounds 1 is quicker.
 
     "enough" is Headroom with memory enough.
-    "/swap" (or "/plain") above 1 means that Headroom with --evict auto is faster; "of bound" is the time the disk needs for
+    "/swap" (or "/plain") above 1 means that Headroom is faster; "of bound" is the time the disk needs for
     what must move, over the time taken; "read/needed" what was read over what must be.
 
     Root's comparison with the kernel's swap makes a swap file of 4 GiB in
-    --storage, sets memory limits, and switches zswap on and off for the whole machine meanwhile; all is undone at the end.
+    --storage, sets memory limits, and switches zswap off for the whole machine meanwhile; all is undone at the end.
     """
     if plot_file and importlib.util.find_spec("matplotlib") is None:
         raise Refused("--plot needs matplotlib: pip install 'headroom[report]'")
@@ -372,7 +357,7 @@ def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_fil
         )
         launcher_of(programs[0])  # say at once, before anything is set up for everybody, what is wrong
         limits, swap = prepare_swap(stack, tuned_swap, storage)
-        sides = sides_of(swap, swap and has_zswap(), limits, list(peers), list(engines), str(storage))
+        sides = sides_of(swap, limits, list(peers), list(engines), str(storage))
         for name in chosen:
             rows += measure(name, sides, programs, rounds, str(storage))
             if json_file:

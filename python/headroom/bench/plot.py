@@ -9,8 +9,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from headroom.report.drawings import LIGHT, as_svg, style
 
 # Told apart by people who do not see all colours, too.
-COLOURS = {"lazy": "#56b4e9", "auto": "#0072b2", "aggressive": "#009e73", "swap": "#d55e00", "zswap": "#e69f00"}
-OTHERS = ["#cc79a7", "#999999"]
+COLOURS = {"headroom": "#0072b2", "swap": "#d55e00"}
+OTHERS = ["#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#999999"]
 IN_MEMORY = ("plain", "again", "enough")
 BAR = 0.8
 
