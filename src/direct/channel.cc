@@ -77,7 +77,7 @@ bool ChannelWriter::next_chunk() {
   latest_filled_ = chunk_;
   chunk_ = next;
   half_ = kFirstHalf;
-  next_burst_ = kFirstHalf;
+  owned_to_ = kFirstHalf;
   header_at(half_)->word.store(0, std::memory_order_relaxed);
   end->bytes = sizeof offset;
   memcpy(end->payload(), &offset, sizeof offset);

@@ -51,6 +51,8 @@ inline constexpr uint64_t kLinePayload = kLineBytes - sizeof(RecordHeader);  // 
 inline constexpr uint64_t kLargestPayload = (8 << 10) - sizeof(RecordHeader);
 
 inline constexpr uint32_t kBurst = 8;  // half lines
+/// What a record with 2 KiB needs: as many are owned ahead at most.
+inline constexpr uint32_t kMostAhead = 66;
 
 /// Between two looks at a line that the other side is to write.
 inline void relax() {
@@ -126,7 +128,8 @@ class ChannelWriter {
   void publish(RecordHeader* record, RecordKind kind, bool packed = false) {
     const uint32_t halves = halves_for(record->bytes);
     publish_as(record, kind, packed ? halves : halves + (half_ + halves) % 2);
-    if (half_ >= next_burst_) {
+    expect_like(halves);
+    if (half_ + ahead_ >= owned_to_) {
       own_lines_ahead();
     }
   }
@@ -136,6 +139,12 @@ class ChannelWriter {
   static void give_back(RecordHeader* record) { --chunk_of(record)->writer_keeps; }
 
   [[nodiscard]] uint64_t chunks() const { return chunk_count_; }
+  /// Whether the reader keeps up: few chunks were made so far, or the oldest may be used again.
+  [[nodiscard]] bool has_room() const {
+    constexpr uint64_t kFewChunks = 8;
+    return chunk_count_ < kFewChunks || oldest_filled_ == nullptr ||
+           oldest_filled_->free_again.load(std::memory_order_relaxed) != 0;
+  }
 
  private:
   RecordHeader* header_at(uint32_t half) {
@@ -145,9 +154,21 @@ class ChannelWriter {
   /// buffer. Stores to several lines at once let them come together. (Asking for them by prefetchw does nothing on some
   /// processors, where this one has them too, to read: 0.22 us a message between distant cores, 0.15 so.)
   void own_lines_ahead() {
-    next_burst_ = (half_ / kBurst + 1) * kBurst;
-    for (uint32_t half = next_burst_; half < next_burst_ + kBurst && half < kChunkHalves; half += 2) {
+    const uint32_t next = (half_ / kBurst + 1) * kBurst;
+    const uint32_t to = next + ahead_;
+    for (uint32_t half = next > owned_to_ ? next : owned_to_; half < to && half < kChunkHalves; half += 2) {
       header_at(half)->word.store(0, std::memory_order_relaxed);
+    }
+    owned_to_ = to;
+  }
+  /// The next records are likely to be as long as the last ones.
+  void expect_like(uint32_t halves) {
+    constexpr uint32_t kBelieved = 16;  // shorter ones in a row
+    const uint32_t lines = (halves + 1) & ~uint32_t{1};
+    const uint32_t wanted = lines < kBurst ? kBurst : lines > kMostAhead ? kMostAhead : lines;
+    if (wanted >= ahead_ || ++shorter_in_a_row_ == kBelieved) {
+      ahead_ = wanted;
+      shorter_in_a_row_ = 0;
     }
   }
   void publish_as(RecordHeader* record, RecordKind kind, uint32_t halves) {
@@ -165,7 +186,9 @@ class ChannelWriter {
   ChunkHead* oldest_filled_ = nullptr;
   ChunkHead* latest_filled_ = nullptr;
   uint32_t half_ = kFirstHalf;
-  uint32_t next_burst_ = kFirstHalf;  // from this half line on it is time for own_lines_ahead()
+  uint32_t owned_to_ = kFirstHalf;  // lines before this half line were made this core's
+  uint32_t ahead_ = kBurst;         // what the next record is likely to need
+  uint32_t shorter_in_a_row_ = 0;   // records that needed less
   uint64_t first_chunk_ = 0;
   uint64_t chunk_count_ = 0;
 };

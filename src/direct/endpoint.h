@@ -26,15 +26,16 @@
 
 namespace headroom::direct {
 
-/// Content up to this size goes in the record even where it could be fetched from the sender's memory: if its lines are passed
-/// on to the receiver (channel.h), and if it has to get each one from the sender's core.
-inline constexpr uint64_t kPassedOnInlineBytes = 512;
-inline constexpr uint64_t kInlineBytes = 128;
-/// The same in collectives on every processor, since who sends next to others should not wait.
-inline constexpr uint64_t kCollectiveInlineBytes = 512;
-/// The same where nobody answers (MPI_Bcast), while memory is enough: 4 KiB on 2 ranks 0.74 us an operation if it is fetched,
-/// 0.28 so.
+/// Content up to this size goes in the record even where it could be fetched from the sender's memory, while memory is enough
+/// and the receiver keeps up.
+inline constexpr uint64_t kInlineBytes = 2048;
+/// The same where nobody answers (MPI_Bcast): 4 KiB on 2 ranks 0.74 us an operation if it is fetched, 0.28 so.
 inline constexpr uint64_t kBroadcastInlineBytes = 4096;
+/// What records hold when memory is short, since theirs cannot leave, or the receiver lags behind.
+inline constexpr uint64_t kLeastInlineBytes = 128;
+/// The same in collectives, since who sends next to others should not wait; longer broadcasts are fetched from the root by all
+/// at once.
+inline constexpr uint64_t kCollectiveInlineBytes = 512;
 
 /// What others look for in a member's area.
 struct Root {
@@ -303,6 +304,7 @@ class Endpoint {
   void one_more_in_a_row(int member) {
     sent_in_a_row_[member] = static_cast<uint8_t>(sent_in_a_row_[member] + (is_in_a_row(member) ? 0 : 1));
   }
+  [[nodiscard]] uint64_t most_in_record(int member, SendKind kind) const;
   bool write_record(int member, const Envelope& envelope, const Content& content, bool passes_on);
   bool begin_record(int member, const Envelope& envelope, uint64_t payload, bool on_line, RecordHeader*& record);
   void advance(ChannelReader& reader, int member, RecordHeader* record) {

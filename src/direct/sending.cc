@@ -49,6 +49,17 @@ Layout* layout_of(const Content& content) { return const_cast<Layout*>(content.l
   return true;
 }
 
+/// How long content may be that goes in the record although it could be fetched.
+uint64_t Endpoint::most_in_record(int member, SendKind kind) const {
+  if (kind == SendKind::kBroadcast && !pager::is_armed()) {
+    return kBroadcastInlineBytes;
+  }
+  if (writers_[member].has_room() && !pager::is_armed()) {
+    return kInlineBytes;
+  }
+  return kind == SendKind::kStandard ? kLeastInlineBytes : kCollectiveInlineBytes;
+}
+
 /// `passes_on`: not if others follow, whose beginning may share a line with its end.
 [[gnu::always_inline]] inline bool Endpoint::write_record(int member, const Envelope& envelope, const Content& content,
                                                           bool passes_on) {
@@ -124,11 +135,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   trace::count_alone(collective ? Counter::kMessagesCollectiveBytes : Counter::kMessagesDirectBytes, content.bytes);
   // Where each process has a core of its own, and the receiver waits for this message and not for several.
   const bool passes_on = can_pass_on_ && !is_in_a_row(member) && !sched::waiters_may_sleep();
-  const uint64_t most_inline = kind == SendKind::kBroadcast && !pager::is_armed() ? kBroadcastInlineBytes
-                               : collective                                       ? kCollectiveInlineBytes
-                               : passes_on                                        ? kPassedOnInlineBytes
-                                                                                  : kInlineBytes;
-  if (content.bytes <= most_inline && !synchronous) {
+  if (!synchronous && (content.bytes <= kLeastInlineBytes || content.bytes <= most_in_record(member, kind))) {
     return write_record(member, envelope, content, passes_on) ? SendOutcome::kComplete : SendOutcome::kNoMemory;
   }
   if (!left_.is_empty()) {

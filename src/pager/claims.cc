@@ -23,11 +23,10 @@ using detail::the_session;
 std::atomic<bool> armed_flag{false};
 int64_t claimed_bytes = 0;  // reserved for allocations while memory is enough; under the lock
 
-/// Whether this process has begun to arm, as who has just added a hold must know: if not, arm() finds the hold.
-bool arms() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  return the_session.self->arms.load(std::memory_order_relaxed) != 0;
-}
+/// Whether this process has begun to arm, for who has just added a hold by a seq_cst operation. If not, list_held() (arming.cc)
+/// finds the hold: there the word `arms` is written before the blocks' words are read, with a fence between; here a block's
+/// word is changed before `arms` is read, both seq_cst. One of the two sees the other (tests/unit/arming_protocol_test.cc).
+bool arms() { return the_session.self->arms.load(std::memory_order_seq_cst) != 0; }
 
 void make_short() {
   note_short();
@@ -156,7 +155,10 @@ Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
 }
 
 bool is_armed_for_sure() {
-  const TransitionHolder lock;
+  if (__builtin_expect(!arms(), 1)) {
+    return false;  // whatever begins now finds the hold
+  }
+  const TransitionHolder until_it_has_armed;
   return is_armed();
 }
 

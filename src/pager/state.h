@@ -201,7 +201,8 @@ void become_armed();
 /// If memory is not watched yet: makes the pages present where the kernel would fail on missing ones, and returns true. Called
 /// by the program's threads; excludes arming meanwhile.
 bool populate_while_unarmed(uintptr_t address, uint64_t bytes);
-/// Whether this process is armed, once an arming that is under way has ended. Called by the program's threads.
+/// Whether what was not there when it was held (by a seq_cst operation, before) has to be asked for: this process is armed, or
+/// has begun to arm; then the end of that is waited for. No system call while memory is enough. Called by the program's threads.
 bool is_armed_for_sure();
 /// Adds `bit` and a write hold to the block's word, unless the bit is there (false); `before` is what the word was. Excludes
 /// arming meanwhile.

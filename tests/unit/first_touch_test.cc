@@ -11,7 +11,7 @@
 #include "environment.h"
 #include "heap/heap.h"
 #include "pager/pager.h"
-#include "pager/state.h"
+#include "pager/transition_lock.h"
 
 namespace headroom::pager {
 namespace {
@@ -24,7 +24,7 @@ std::atomic<int> handled{0};
 
 /// As who holds memory while the process arms, and who locks memory.
 void need_the_lock(int) {
-  (void)is_armed_for_sure();
+  const TransitionHolder lock;
   handled.fetch_add(1, std::memory_order_relaxed);
 }
 
