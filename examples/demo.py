@@ -109,7 +109,7 @@ def main() -> int:
         report = {}
         with contextlib.suppress(OSError, ValueError):
             report = json.loads(json_file.read_text())
-        parts = ("allocated_bytes_peak", "static_bytes", "other_bytes_peak")
+        parts = ("touched_bytes_peak", "other_bytes_peak")
         needed = sum(report.get("total", {}).get(part, 0) for part in parts)  # as the summary counts it
         say("\nResult")
         say(f"  memory needed      {needed / 2**20:8.0f} MiB = {needed / BUDGET:.1f} times the budget of {BUDGET >> 20} MiB")

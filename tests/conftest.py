@@ -106,8 +106,8 @@ class Run:
 
     @property
     def footprint(self) -> int:
-        """What its processes had at most, each at its own time: in the arena, and what counts outside it."""
-        return self.total("allocated_bytes_peak") + self.total("static_bytes") + self.total("other_bytes_peak")
+        """What its processes had touched at most, each at its own time: in the arena, and what counts outside it."""
+        return self.total("touched_bytes_peak") + self.total("other_bytes_peak")
 
     @property
     def short_of_memory(self) -> bool:
@@ -122,7 +122,7 @@ class Run:
         itself reads, and writes, as files."""
         assert {rank["store_direct"] for node in self.reports for rank in node["ranks"] if rank["armed"]} <= {True}
         for node in self.reports:
-            assert node["peak_resident_bytes"] <= within(node)
+            assert node["peak_counted_bytes"] <= within(node)
         self.kernel.assert_agrees(self.total("bytes_read"), self.total("bytes_written"), files)
         self.kernel.assert_past_caches()
         self.kernel_agrees = True

@@ -138,8 +138,8 @@ def lines(pid: int, now: dict, before: dict | None, width: int = WIDE, height: i
     members = sorted(now["members"], key=lambda each: (each["rank"] < 0, each["rank"]))
     share = now["budget"] / max(len(members), 1)
     most = max((member["resident"] for member in members), default=0)
-    columns = _columns(now["short"], width)
-    held = "resident" if now["short"] else "allocated"
+    columns = _columns(now["watched"], width)
+    held = "resident" if now["watched"] else "allocated"
     shown = [
         *_head(pid, now, members),
         FIRST.format("rank", "", f"bar: {_size(max(share, most))} =")

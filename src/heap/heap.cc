@@ -20,7 +20,9 @@ namespace headroom::heap {
 
 using trace::Counter;
 
-size_t large_bytes = SIZE_MAX;
+std::atomic<size_t> large_bytes{SIZE_MAX};
+size_t large_map_bytes = SIZE_MAX;
+constinit thread_local int64_t until_look_at_growth __attribute__((tls_model("initial-exec"))) = 1 << 20;
 constinit thread_local int library_depth __attribute__((tls_model("initial-exec"))) = 0;
 
 namespace {
@@ -86,24 +88,82 @@ base::Result<Placement> place(uint64_t bytes, uint64_t alignment) {
 
 }  // namespace
 
-void enable() { large_bytes = base::settings().large < 65536 ? 65536 : base::settings().large; }
+namespace {
+
+constexpr size_t kLeastLarge = 64 << 10;
+constexpr size_t kUsuallyLarge = 1 << 20;
+constexpr size_t kLargeWhereSmallStay = 128 << 10;  // from here on the C library maps memory for an allocation
+constexpr int64_t kNoMoreLooks = INT64_MAX / 2;
+
+void lower_to(size_t bytes) {
+  size_t seen = large_bytes.load(std::memory_order_relaxed);
+  while (seen != SIZE_MAX && seen > bytes && !large_bytes.compare_exchange_weak(seen, bytes, std::memory_order_relaxed)) {
+  }
+}
+
+bool is_for_us_to_choose() {
+  return base::settings().large == 0 && base::settings().small != base::SmallChoice::kOff &&
+         !small_objects_on.load(std::memory_order_relaxed);
+}
+
+/// Much of the process cannot move; called by the pager's thread.
+void lower_since_much_stays() {
+  if (is_for_us_to_choose()) {
+    lower_to(kLeastLarge);
+  }
+}
+
+}  // namespace
+
+void enable() {
+  const size_t asked = base::settings().large;
+  const size_t large = asked == 0 ? kUsuallyLarge : asked < kLeastLarge ? kLeastLarge : asked;
+  large_map_bytes = large;
+  large_bytes.store(large, std::memory_order_relaxed);
+  pager::call_when_crowded(lower_since_much_stays);
+}
 void disable_in_child() {
-  large_bytes = SIZE_MAX;
+  large_bytes.store(SIZE_MAX, std::memory_order_relaxed);
+  large_map_bytes = SIZE_MAX;
   stop_small_objects_in_child();
 }
 
-bool belongs_in_arena(const void* caller) {
+void begin_with_smaller_ones() {
+  start_small_objects();
+  if (is_for_us_to_choose()) {
+    lower_to(kLargeWhereSmallStay);
+  }
+}
+
+void look_at_growth(const void* caller) {
+  constexpr int64_t kLookEach = 4 << 20;
+  constexpr int64_t kWorthJoining = 16 << 20;  // a shell has 4 MiB
+  until_look_at_growth = kNoMoreLooks;         // what follows allocates, too
+  const int saved_errno = errno;
+  const bool is_programs = library_depth == 0 && !pager::on_own_thread() && caller_kind(caller) == CallerKind::kProgram;
+  if (large_bytes.load(std::memory_order_relaxed) == SIZE_MAX || !is_programs ||
+      !(pager::is_running() || pager::own_memory_exceeds(kWorthJoining))) {
+    until_look_at_growth = kLookEach;
+  } else if (pager::start() == base::Status::kOk) {
+    begin_with_smaller_ones();
+  }
+  errno = saved_errno;
+}
+
+bool belongs_in_arena(const void* caller, size_t bytes) {
   if (pager::on_own_thread()) {
     return false;
   }
   const int saved_errno = errno;
   bool belongs = false;
-  if (library_depth > 0 || is_excluded_caller(caller)) {
+  // The C library hands buffers of its own to system calls that nobody wraps (getdents).
+  const bool is_libcs = bytes < kUsuallyLarge && caller_kind(caller) == CallerKind::kSystem;
+  if (library_depth > 0 || is_excluded_caller(caller) || (is_libcs && !pager::engine_serves_kernel())) {
     trace::count(Counter::kAllocationsPassed);
   } else {
     belongs = pager::start() == base::Status::kOk;
     if (belongs) {
-      start_small_objects();
+      begin_with_smaller_ones();
     }
   }
   errno = saved_errno;

@@ -8,6 +8,7 @@
 // All functions are thread-safe. In a forked child nothing new comes from the arena, and freeing what does is a no-op.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,8 +16,22 @@
 
 namespace headroom::heap {
 
-/// Allocations of at least this many bytes are looked at; SIZE_MAX until enable() and in forked children.
-extern size_t large_bytes;
+/// Allocations of at least this many bytes are looked at; SIZE_MAX until enable() and in forked children. Where small
+/// allocations cannot move it is lowered, as the process turns out to need.
+extern std::atomic<size_t> large_bytes;
+/// The same of mappings and static data, which are never lowered: who maps memory may mean the system's.
+extern size_t large_map_bytes;
+
+/// How many more bytes this thread may allocate from the C library before the process is looked at: one that has become large
+/// joins its node, so that what it has is counted, and what it allocates from then on may move.
+extern constinit thread_local int64_t until_look_at_growth __attribute__((tls_model("initial-exec")));
+void look_at_growth(const void* caller);
+inline void note_small(size_t bytes, const void* caller) {
+  until_look_at_growth -= static_cast<int64_t>(bytes);
+  if (__builtin_expect(until_look_at_growth < 0, 0)) {
+    look_at_growth(caller);
+  }
+}
 
 /// How deep this thread is inside the MPI library; > 0 means that allocations are the library's.
 extern constinit thread_local int library_depth __attribute__((tls_model("initial-exec")));
@@ -26,8 +41,10 @@ void enable();
 /// No longer (in a forked child).
 void disable_in_child();
 
-/// Whether an allocation that the code at `caller` asks for belongs in the arena. Starts the pager if need be.
-bool belongs_in_arena(const void* caller);
+/// Whether an allocation of so many bytes that the code at `caller` asks for belongs in the arena. Starts the pager if need be.
+bool belongs_in_arena(const void* caller, size_t bytes);
+/// Small allocations, too, may move from now on, or where they cannot, those that are not quite so small. The pager runs.
+void begin_with_smaller_ones();
 
 /// Allocates from the arena; nullptr if it cannot serve (the caller falls back to the C library). Alignment: a power of two.
 void* allocate(uint64_t bytes, uint64_t alignment, bool zeroed);

@@ -35,7 +35,7 @@ namespace headroom::heap {
 
 /// The MPI library's own memory never leaves, so its rings may be.
 bool refuses_ring(const void* caller) {
-  if (large_bytes == SIZE_MAX || !belongs_in_arena(caller)) {
+  if (large_bytes.load(std::memory_order_relaxed) == SIZE_MAX || !belongs_in_arena(caller, SIZE_MAX)) {
     return false;
   }
   static std::atomic<bool> said{false};

@@ -27,15 +27,16 @@ using namespace headroom;
 
 HEADROOM_REAL(malloc_usable_size);
 
+size_t large_bytes() { return heap::large_bytes.load(std::memory_order_relaxed); }
 bool small_objects_are_on() { return heap::small_objects_on.load(std::memory_order_relaxed); }
 
 /// From the arena, or nullptr.
 __attribute__((noinline)) void* allocate_large(size_t bytes, size_t alignment, bool zeroed, const void* caller) {
-  return heap::belongs_in_arena(caller) ? heap::allocate(bytes, alignment, zeroed) : nullptr;
+  return heap::belongs_in_arena(caller, bytes) ? heap::allocate(bytes, alignment, zeroed) : nullptr;
 }
 
 __attribute__((noinline)) void free_large(void* address) {
-  if (heap::large_bytes == SIZE_MAX) {
+  if (large_bytes() == SIZE_MAX) {
     return;  // a forked child: its copy goes with it
   }
   const uint64_t bytes = heap::allocation_bytes(address);
@@ -49,10 +50,11 @@ __attribute__((noinline)) void free_large(void* address) {
 
 /// What may lie in the arena; nullptr if that must come from the C library.
 inline void* allocate(size_t bytes, size_t alignment, bool zeroed, const void* caller) {
-  if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
+  if (__builtin_expect(bytes >= large_bytes(), 0)) {
     return allocate_large(bytes, alignment, zeroed, caller);
   }
   if (!small_objects_are_on()) {
+    heap::note_small(bytes, caller);
     return nullptr;
   }
   if (__builtin_expect(alignment > heap::kLargestAlignmentOfSmall, 0)) {
@@ -90,11 +92,11 @@ void* move_object(void* address, size_t before, size_t bytes, void* moved) {
 /// Of an object in the arena. In a forked child nothing is changed there, since the tables are its parent's.
 __attribute__((noinline)) void* reallocate_in_arena(void* address, size_t bytes, const void* caller) {
   if (heap::is_small_object(address)) {
-    void* resized = bytes < heap::large_bytes ? heap::reallocate_small(address, bytes) : nullptr;
+    void* resized = bytes < large_bytes() ? heap::reallocate_small(address, bytes) : nullptr;
     if (resized != nullptr) {
       return resized;
     }
-  } else if (heap::large_bytes != SIZE_MAX && bytes >= heap::large_bytes && heap::resize_in_place(address, bytes)) {
+  } else if (large_bytes() != SIZE_MAX && bytes >= large_bytes() && heap::resize_in_place(address, bytes)) {
     return address;
   }
   void* moved = allocate(bytes, 1, false, caller);
@@ -130,12 +132,13 @@ HEADROOM_EXPORT void* realloc(void* address, size_t bytes) {
     }
     return reallocate_in_arena(address, bytes, __builtin_return_address(0));
   }
-  if (__builtin_expect(bytes >= heap::large_bytes, 0)) {
+  if (__builtin_expect(bytes >= large_bytes(), 0)) {
     if (void* moved = allocate_large(bytes, 1, false, __builtin_return_address(0))) {
       const size_t before = malloc_usable_size(address);
       return move_object(address, before, bytes, moved);
     }
   }
+  heap::note_small(bytes, __builtin_return_address(0));
   return __libc_realloc(address, bytes);
 }
 

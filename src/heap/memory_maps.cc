@@ -42,10 +42,31 @@ T result_of(long result, T failure) {
   }
 }
 
-bool wants_plain_memory(const void* address, int protection, int flags) {
+bool wants_plain_memory(int protection, int flags) {
   const int allowed = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE;
-  return address == nullptr && protection == (PROT_READ | PROT_WRITE) && (flags & MAP_PRIVATE) != 0 &&
-         (flags & MAP_ANONYMOUS) != 0 && (flags & ~allowed) == 0;
+  return protection == (PROT_READ | PROT_WRITE) && (flags & MAP_PRIVATE) != 0 && (flags & MAP_ANONYMOUS) != 0 &&
+         (flags & ~allowed) == 0;
+}
+
+// Memory may lie elsewhere than where a program proposes. But allocators that want theirs side by side give such memory back
+// and ask again, up to a thousand times: from the first time on this process's proposals are followed.
+std::atomic<bool> insists_on_addresses{false};
+struct Given {
+  const void* address;
+  size_t bytes;
+};
+constinit thread_local Given given_elsewhere __attribute__((tls_model("initial-exec"))) = {};
+
+/// Code that is made at run time has to lie near other code.
+bool is_near(const void* one, const void* other) {
+  constexpr uintptr_t kReach = uintptr_t{4} << 30;
+  const auto a = reinterpret_cast<uintptr_t>(one);
+  const auto b = reinterpret_cast<uintptr_t>(other);
+  return (a > b ? a - b : b - a) < kReach;
+}
+
+bool may_lie_elsewhere(const void* proposed, const void* caller) {
+  return proposed == nullptr || (!insists_on_addresses.load(std::memory_order_relaxed) && !is_near(proposed, caller));
 }
 
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers do not have
@@ -55,7 +76,7 @@ uint64_t whole_pages(uint64_t bytes) { return (bytes + arena::kPageBytes - 1) & 
 /// More than can lie in the arena: near 2^64 what it is in whole pages would be 0.
 bool is_beyond_arena(size_t bytes) { return bytes > arena::kPartitionBytes; }
 
-bool in_child() { return heap::large_bytes == SIZE_MAX; }
+bool in_child() { return heap::large_bytes.load(std::memory_order_relaxed) == SIZE_MAX; }
 
 bool overlaps(const void* address, size_t bytes, uintptr_t with, uint64_t with_bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
@@ -232,9 +253,10 @@ void* map(void* address, size_t bytes, int protection, int flags, int descriptor
       return refuse("a mapping at a fixed address");
     }
   }
-  if (__builtin_expect(bytes >= large_bytes, 0) && wants_plain_memory(address, protection, flags) &&
-      bytes <= SIZE_MAX - arena::kPageBytes && belongs_in_arena(caller)) {
+  if (__builtin_expect(bytes >= large_map_bytes, 0) && wants_plain_memory(protection, flags) &&
+      may_lie_elsewhere(address, caller) && bytes <= SIZE_MAX - arena::kPageBytes && belongs_in_arena(caller, bytes)) {
     if (void* place = allocate(whole_pages(bytes), arena::kPageBytes, true)) {  // all of the last page is zero
+      given_elsewhere = {address != nullptr ? place : nullptr, bytes};
       return place;
     }
   }
@@ -246,6 +268,9 @@ int unmap(void* address, size_t bytes) {
     if (reinterpret_cast<uintptr_t>(address) % arena::kPageBytes != 0 || bytes == 0 || is_beyond_arena(bytes)) {
       errno = EINVAL;
       return -1;
+    }
+    if (address == given_elsewhere.address && bytes == given_elsewhere.bytes) {
+      insists_on_addresses.store(true, std::memory_order_relaxed);
     }
     if (!in_child()) {
       release(address, whole_pages(bytes), false);

@@ -109,7 +109,7 @@ struct Spans {
 /// Enters the page-aligned inside of [begin, end), joined with the span before if they touch.
 void add_inside(Spans& spans, uintptr_t begin, uintptr_t end) {
   const Span inside = {(begin + kPageBytes - 1) & ~(kPageBytes - 1), end & ~(kPageBytes - 1)};
-  if (inside.begin >= inside.end || inside.end - inside.begin < large_bytes || holds_copy_relocation(inside)) {
+  if (inside.begin >= inside.end || inside.end - inside.begin < large_map_bytes || holds_copy_relocation(inside)) {
     return;
   }
   for (int index = 0; index < spans.count; ++index) {  // an object may have two names
@@ -152,7 +152,7 @@ bool find_large_objects(Spans& spans) {
     for (size_t at = 0; at < sections[index].sh_size / sizeof(ElfW(Sym)); ++at) {
       const uintptr_t begin = program.load_address + symbols[at].st_value;
       const bool object = ELF64_ST_TYPE(symbols[at].st_info) == STT_OBJECT;
-      if (object && symbols[at].st_size >= large_bytes && begin >= program.writable.begin &&
+      if (object && symbols[at].st_size >= large_map_bytes && begin >= program.writable.begin &&
           begin + symbols[at].st_size <= program.writable.end) {
         add_inside(spans, begin, begin + symbols[at].st_size);
       }
@@ -216,7 +216,7 @@ void move(Span span) {
 
 void move_static_data() {
   dl_iterate_phdr(look_at_program, nullptr);
-  if (program.writable.end - program.writable.begin < large_bytes || program.writable.end < program.writable.begin) {
+  if (program.writable.end - program.writable.begin < large_map_bytes || program.writable.end < program.writable.begin) {
     return;
   }
   find_copy_relocations();

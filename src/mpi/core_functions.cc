@@ -203,7 +203,7 @@ void after_session_init(const char* abi, bool spins) {
     const int rank = launched != nullptr ? atoi(launched) : -1;
     base::set_log_rank(rank);
     pager::session().self->rank.store(rank, std::memory_order_relaxed);
-    heap::start_small_objects();
+    heap::begin_with_smaller_ones();
   }
 }
 
@@ -223,7 +223,7 @@ void after_init(int rank, int size, const char* abi, bool spins) {
   if (size > 1) {
     check_that_all_are_here();
   }
-  heap::start_small_objects();
+  heap::begin_with_smaller_ones();
 }
 
 void note_nonblocking_form(bool on) {

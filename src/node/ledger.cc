@@ -7,11 +7,16 @@ namespace headroom::node {
 
 namespace {
 
+void raise(std::atomic<int64_t>& peak, int64_t value) {
+  int64_t seen = peak.load(std::memory_order_relaxed);
+  while (value > seen && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
 void note_peak(Ledger& ledger, int64_t free_now) {
   const int64_t in_use = ledger.budget - free_now;
-  int64_t peak = ledger.peak_reserved_bytes.load(std::memory_order_relaxed);
-  while (in_use > peak && !ledger.peak_reserved_bytes.compare_exchange_weak(peak, in_use, std::memory_order_relaxed)) {
-  }
+  raise(ledger.peak_reserved_bytes, in_use);
+  raise(ledger.peak_resident_bytes, in_use + ledger.beyond_bytes.load(std::memory_order_relaxed));
 }
 
 }  // namespace
@@ -61,6 +66,12 @@ void take_for_message(Ledger& ledger, Member& member, int64_t bytes) {
 void release_of_message(Ledger& ledger, Member& member, int64_t bytes) {
   member.message_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   release(ledger, member, bytes);
+}
+
+void note_beyond(Ledger& ledger, Member& member, int64_t bytes) {
+  const int64_t before = member.beyond_bytes.exchange(bytes, std::memory_order_relaxed);
+  ledger.beyond_bytes.fetch_add(bytes - before, std::memory_order_relaxed);
+  raise(ledger.peak_resident_bytes, resident_bytes(ledger));
 }
 
 void record_mode(Ledger& ledger, uint32_t mode) {

@@ -25,7 +25,7 @@
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 7;                 // to be changed with the layout of anything that ranks share
+inline constexpr uint32_t kLedgerVersion = 8;                 // to be changed with the layout of anything that ranks share
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxModeChanges = 128;
 
@@ -105,6 +105,7 @@ struct alignas(64) Member {
   std::atomic<uint32_t> replacing;     // execve() has been called: unless that fails, everything of it is gone
   std::atomic<int64_t> reserved_bytes;
   std::atomic<int64_t> other_bytes;    // of these, outside the arena: cannot be given back
+  std::atomic<int64_t> beyond_bytes;   // resident outside the arena beyond other_bytes, which is half a share at most
   std::atomic<int64_t> message_bytes;  // of these, for messages that lie in message memory (direct/), and not in other_bytes
   std::atomic<int64_t> asked_bytes;    // what others would like this member to give back, the most of them
   MemberSet asked_by;                  // who they are: added after asked_bytes
@@ -199,9 +200,12 @@ struct Ledger {
   std::atomic<uint32_t> cores_in_mask;              // its number of cores, since every MPI call compares with it
   std::atomic<int64_t> free_bytes;
   std::atomic<int64_t> peak_reserved_bytes;
-  std::atomic<uint32_t> short_memory;    // 1 once some member's allocation did not fit
-  std::atomic<uint32_t> lacks_room;      // 1 while somebody's memory has to leave, and some time after
-  std::atomic<uint64_t> lacked_room_ns;  // when it last had to
+  std::atomic<int64_t> beyond_bytes;         // of all members
+  std::atomic<int64_t> peak_resident_bytes;  // the most of what was reserved and beyond that at one time
+  std::atomic<uint64_t> short_at_ns;         // when short_memory was set
+  std::atomic<uint32_t> short_memory;        // 1 once some member's allocation did not fit: everybody's memory is watched
+  std::atomic<uint32_t> lacks_room;          // 1 while somebody's memory has to leave, and some time after
+  std::atomic<uint64_t> lacked_room_ns;      // when it last had to
   std::atomic<uint32_t> held_slots;
   std::atomic<uint32_t> most_held_slots;      // without those that were lent
   std::atomic<uint32_t> most_held_with_lent;  // with them
@@ -251,6 +255,15 @@ void release(Ledger& ledger, Member& member, int64_t bytes);
 bool reserve_for_message(Ledger& ledger, Member& member, int64_t bytes);
 void take_for_message(Ledger& ledger, Member& member, int64_t bytes);
 void release_of_message(Ledger& ledger, Member& member, int64_t bytes);
+
+/// The member has so much resident outside the arena beyond its other_bytes. By one thread of each member at a time.
+void note_beyond(Ledger& ledger, Member& member, int64_t bytes);
+
+/// What all members have resident, as far as that is known: what they have reserved, and what was measured beyond that.
+inline int64_t resident_bytes(const Ledger& ledger) {
+  return ledger.budget - ledger.free_bytes.load(std::memory_order_relaxed) +
+         ledger.beyond_bytes.load(std::memory_order_relaxed);
+}
 
 /// What the member has reserved that cannot leave by eviction.
 inline int64_t bytes_besides_blocks(const Member& member) {

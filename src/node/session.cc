@@ -258,6 +258,7 @@ void finish_retiring(const Session& session, Member& member) {
   Ledger& ledger = *session.ledger;
   const uint32_t word = member.state.load(std::memory_order_acquire);
   release(ledger, member, member.reserved_bytes.load(std::memory_order_relaxed));
+  note_beyond(ledger, member, 0);
   member.remote_write_target.store(0, std::memory_order_release);
   ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   (void)take_off(ledger, member);
@@ -342,6 +343,7 @@ Status join_session(Session& session) {
   self.arms.store(0, std::memory_order_relaxed);
   self.bring_state.store(0, std::memory_order_relaxed);
   self.other_bytes.store(0, std::memory_order_relaxed);
+  self.beyond_bytes.store(0, std::memory_order_relaxed);
   self.message_bytes.store(0, std::memory_order_relaxed);
   self.asked_bytes.store(0, std::memory_order_relaxed);
   self.answered_by.clear();

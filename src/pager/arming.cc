@@ -128,6 +128,7 @@ void cover_static_region(int index) {
   const auto bytes = static_cast<int64_t>((state.resident.count() - before) * kBlockBytes);
   // The content is there already, so its room is taken whether or not it is free; pump() evicts what is then too much.
   node::take(*state.session->ledger, *state.session->self, bytes);
+  count_touched();
 }
 
 void cover_new_memory() {
@@ -163,6 +164,7 @@ void arm(int64_t claimed_bytes) {
   state.armed = true;
   node::release(*state.session->ledger, self, claimed_bytes - resident);
   reserve_other_memory();
+  count_touched();
   self.armed.store(1, std::memory_order_release);
   trace::record({base::monotonic_ns(), trace::EventKind::kArmed, 0, 0, {}});
   base::log_debug("memory is short; %lld MiB resident", static_cast<long long>(resident >> 20));

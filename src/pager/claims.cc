@@ -55,12 +55,16 @@ void become_armed() {
 }
 
 void claim_blocks(uint64_t count) {
+  if (count == 0) {
+    return;  // an allocation in a block that has others
+  }
   const auto bytes = static_cast<int64_t>(count * arena::kBlockBytes);
   {
     const TransitionHolder lock;
     if (is_armed()) {
       return;  // reserved when touched
     }
+    note_touched();
     count_other_memory_roughly();
     if (the_session.ledger->short_memory.load(std::memory_order_acquire) == 0 &&
         node::reserve(*the_session.ledger, *the_session.self, bytes)) {
@@ -85,6 +89,7 @@ void discard_blocks(uint64_t block, uint64_t count) {
       for (uint64_t each = block; each < block + count; ++each) {
         unpin(each);
       }
+      note_touched();
       arena::punch(detail::the_partition, block, count);
       trace::count(trace::Counter::kBlocksDiscarded, count);
       return;

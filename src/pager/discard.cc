@@ -88,6 +88,7 @@ void discard(uint64_t first, uint64_t count) {
     }
     state.resident.forget(block);
   }
+  count_touched();
 }
 
 }  // namespace headroom::pager

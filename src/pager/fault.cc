@@ -52,6 +52,7 @@ void make_fresh(uint64_t block, bool write) {
   state.engine->map(view_of_block(*state.partition, block), write);
   change_word(word_of(block), kStateMask | kDirty | kHasCopy | kWritable,
               kResident | kMapped | (write ? kDirty | kWritable : 0));
+  count_touched();
 }
 
 bool may_touch_ahead(uint64_t block) {

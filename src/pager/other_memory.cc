@@ -1,6 +1,6 @@
 // What this process keeps resident besides the arena: small allocations, stacks, static data that stayed, the MPI library's
 // own buffers and its share of the segments that ranks share. The budget is for everything a rank keeps resident, so this is
-// reserved like blocks are: roughly at each large allocation while memory is enough, exactly once it is short, every second.
+// reserved like blocks are: at each large allocation while memory is enough, and every second.
 //
 // Exactly is from /proc/self/smaps: private pages of all mappings but ours, and the proportional share of shared memory, but
 // for copies of messages, which direct/ has reserved when it made them (Member::message_bytes): they count once. Page tables
@@ -8,16 +8,23 @@
 // each page of ours, too: 20 ms for 512 MiB that are resident, while nobody's faults are served. So it is read as seldom as
 // that is a small part of the time, but each minute, and rather while the rank waits; in between, what has come to anonymous
 // memory since is from /proc/self/statm. At most half of a process's equal share of the budget is counted, so that tiny budgets
-// still leave room for blocks.
+// still leave room for blocks; what a process has beyond that is noted (Ledger::beyond_bytes), said, and part of the peak. If
+// all that the node has then exceeds the budget, memory is short, whoever has allocated what.
+//
+// While memory is enough smaps is read only if memory that processes share, and that is not ours, has grown: statm tells the
+// rest.
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/own_descriptors.h"
+#include "pager/fork.h"
 #include "pager/line_reader.h"
+#include "pager/pager.h"
 #include "pager/read_buffers.h"
 #include "pager/state.h"
+#include "pager/transition_lock.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -46,15 +53,20 @@ class KeptOpen {
  public:
   explicit KeptOpen(const char* path) : path_(path) {}
   int descriptor() {
-    if (descriptor_ < 0) {
-      descriptor_ = base::own(base::system_call(SYS_openat, AT_FDCWD, path_, O_RDONLY | O_CLOEXEC));
+    int known = descriptor_.load(std::memory_order_relaxed);
+    if (known < 0) {
+      const int opened = base::own(base::system_call(SYS_openat, AT_FDCWD, path_, O_RDONLY | O_CLOEXEC));
+      if (descriptor_.compare_exchange_strong(known, opened, std::memory_order_relaxed)) {
+        return opened;
+      }
+      base::close_own(opened);  // another thread was faster
     }
-    return descriptor_;
+    return known;
   }
 
  private:
   const char* path_;
-  int descriptor_ = -1;
+  std::atomic<int> descriptor_{-1};
 };
 
 /// What of this process's part of message memory nobody has reserved: of all that the ranks have in use there together, that
@@ -74,16 +86,25 @@ int64_t not_reserved(int64_t message_bytes) {
                   : 0;
 }
 
-int64_t measure_page_tables() {
+/// What /proc/self/status says: "VmPTE:", say; 0 if it does not.
+int64_t measure_status(const char* name) {
   static KeptOpen file("/proc/self/status");
   LineReader lines(file.descriptor());
   while (const char* line = lines.next()) {
-    const int64_t bytes = field(line, "VmPTE:");
+    const int64_t bytes = field(line, name);
     if (bytes >= 0) {
       return bytes;
     }
   }
   return 0;
+}
+
+/// While memory is enough: how much of the memory that processes share and this one has mapped may be others' or the library's.
+/// (A page of ours is mapped once then, at most.)
+int64_t shared_besides_ours() {
+  struct stat file = {};
+  const bool is_known = !base::is_error(system_call(SYS_fstat, state.partition->descriptor, &file));
+  return measure_status("RssShmem:") - (is_known ? static_cast<int64_t>(file.st_blocks) * 512 : 0);
 }
 
 int64_t measure() {
@@ -98,14 +119,15 @@ int64_t measure() {
     if (begins_mapping(line)) {
       messages = strstr(line, "/memfd:headroom-messages") != nullptr;
       ours = strstr(line, "/memfd:headroom-") != nullptr && !messages;
-      shared =
-          strstr(line, " /dev/shm/") != nullptr || strstr(line, " /SYSV") != nullptr || strstr(line, " /memfd:") != nullptr;
+      shared = strstr(line, " /dev/shm/") != nullptr || strstr(line, " /SYSV") != nullptr ||
+               strstr(line, " /memfd:") != nullptr ||
+               strstr(line, " /dev/zero (deleted)") != nullptr;  // anonymous memory that is shared
       continue;
     }
     const int64_t counted = ours ? -1 : field(line, shared ? "Pss:" : "Anonymous:");
     (messages ? message_bytes : total) += counted > 0 ? counted : 0;
   }
-  return total == 0 ? 0 : total + not_reserved(message_bytes) + measure_page_tables();
+  return total == 0 ? 0 : total + not_reserved(message_bytes) + measure_status("VmPTE:");
 }
 
 /// What statm calls resident without what it calls shared: anonymous memory. Two orders of magnitude cheaper than smaps, but
@@ -135,10 +157,17 @@ int64_t measure_if_due() {
   static int64_t roughly_then = 0;
   static uint64_t measured_ns = 0;
   static uint64_t interval_ns = 0;
+  static int64_t shared_then = 0;
+  static bool was_armed = false;
+  constexpr int64_t kWorthLooking = 8 << 20;
   const uint64_t begin = base::monotonic_ns();
   const uint64_t wanted_ns = state.idle.load(std::memory_order_relaxed) ? interval_ns / 2 : interval_ns;
   const int64_t roughly = measure_roughly();
-  if (measured_ns == 0 || begin - measured_ns > wanted_ns) {
+  const bool arms_now = state.armed && !was_armed;
+  const bool may_look = measured_ns == 0 || begin - measured_ns > wanted_ns;
+  if (arms_now || (may_look && (state.armed || shared_besides_ours() - shared_then > kWorthLooking))) {
+    was_armed = state.armed;
+    shared_then = state.armed ? 0 : shared_besides_ours();
     const int64_t exactly = measure();
     measured = exactly > 0 ? exactly : roughly;  // 0: smaps cannot be read
     roughly_then = roughly;
@@ -175,29 +204,99 @@ void count_other_memory_roughly() {
   const int64_t most = most_that_counts();
   const int64_t measured = measure_roughly();
   count_as_other(measured < most ? measured : most);
+  trace::count_peak(trace::Counter::kOtherBytesPeak, measured > 0 ? static_cast<uint64_t>(measured) : 0);
 }
 
 void count_more_other_memory(int64_t bytes) { count_as_other(state.other_bytes + bytes); }
+
+namespace {
+
+std::atomic<void (*)()> when_crowded{nullptr};
+
+void warn_once(int64_t measured, int64_t most) {
+  node::Ledger& ledger = *state.session->ledger;
+  if (ledger.told_of_other_memory.exchange(1, std::memory_order_relaxed) != 0) {
+    return;
+  }
+  const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
+  const int64_t for_all = 2 * measured * alive;  // half of a share is for it
+  const bool small_move = trace::counted(trace::Counter::kSmallObjectBytes) > 0;
+  base::log_warning(
+      "%.1f MiB of this process cannot be moved to storage (the MPI library, stacks, %s); half of its share of --memory is set "
+      "aside for that, %.1f MiB, so the node may use more than its budget: %.1f MiB are resident, of %.1f. --memory %lldM or "
+      "more would do for all processes%s",
+      static_cast<double>(measured) / (1 << 20),
+      small_move ? "what was allocated before the first large allocation" : "small allocations",
+      static_cast<double>(most) / (1 << 20), static_cast<double>(node::resident_bytes(ledger)) / (1 << 20),
+      static_cast<double>(ledger.budget) / (1 << 20), static_cast<long long>((for_all >> 20) + 1),
+      small_move                    ? ""
+      : base::settings().large == 0 ? "; allocations from 64 KiB on can be moved from now on (--large 64K: from the start)"
+                                    : "; --large 64K lets what is allocated in pieces of that size move");
+}
+
+/// Counts what was measured, and says so if it is too much.
+void note_measured(int64_t measured) {
+  node::Ledger& ledger = *state.session->ledger;
+  const int64_t most = most_that_counts();
+  count_as_other(measured < most ? measured : most);
+  node::note_beyond(ledger, *state.session->self, measured > most ? measured - most : 0);
+  trace::count_peak(trace::Counter::kOtherBytesPeak, static_cast<uint64_t>(measured));
+  state.other_measured_ns = base::monotonic_ns();
+  if (measured <= most) {
+    return;
+  }
+  if (auto* const function = when_crowded.load(std::memory_order_acquire)) {
+    function();
+  }
+  // While memory is enough, what has been reserved for blocks may not be resident: who arms finds that out, and looks again.
+  const bool exceeds = node::resident_bytes(ledger) > ledger.budget;
+  if (state.armed || (exceeds && bytes_of_blocks(*state.session->self) == 0)) {
+    warn_once(measured, most);
+  }
+}
+
+bool has_blocks_anywhere(const node::Ledger& ledger) {
+  for (const node::Member& member : ledger.members) {
+    if (is_alive(member) && bytes_of_blocks(member) > 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool own_memory_exceeds(int64_t bytes) { return measure_roughly() > bytes; }
+
+void call_when_crowded(void (*function)()) { when_crowded.store(function, std::memory_order_release); }
 
 void reserve_other_memory() {
   if (state.idle.load(std::memory_order_relaxed)) {
     empty_read_buffers();
   }
-  const int64_t most = most_that_counts();
-  const int64_t measured = measure_if_due();
-  const int64_t wanted = measured < most ? measured : most;
-  if (measured > most && state.session->ledger->told_of_other_memory.exchange(1, std::memory_order_relaxed) == 0) {
-    const int64_t bytes = 2 * measured * state.session->ledger->alive.load(std::memory_order_relaxed);
-    const int64_t enough = (bytes >> 20) + 1;
-    base::log_warning(
-        "%.1f MiB of this process cannot be moved to storage (the MPI library, stacks, what --small leaves there); half of its "
-        "share of --memory is set aside for that, %.1f MiB, so the node may use more than its budget; --memory %lldM or more "
-        "would do for all processes",
-        static_cast<double>(measured) / (1 << 20), static_cast<double>(most) / (1 << 20), static_cast<long long>(enough));
+  note_measured(measure_if_due());
+}
+
+bool look_at_other_memory() {
+  const int64_t measured = measure_if_due();  // without the lock: it may take long
+  const base::LockHolder lock(transition_lock);
+  if (state.armed) {
+    return false;
   }
-  count_as_other(wanted);
-  state.other_measured_ns = base::monotonic_ns();
-  trace::count_peak(trace::Counter::kOtherBytesPeak, static_cast<uint64_t>(measured));
+  note_measured(measured);
+  const node::Ledger& ledger = *state.session->ledger;
+  return node::resident_bytes(ledger) > ledger.budget && has_blocks_anywhere(ledger);
+}
+
+void note_other_memory() {
+  if (is_running() && !is_forked_child()) {
+    const int64_t measured = measure_roughly();
+    const int64_t most = most_that_counts();
+    trace::count_peak(trace::Counter::kOtherBytesPeak, measured > 0 ? static_cast<uint64_t>(measured) : 0);
+    if (!is_armed()) {
+      node::note_beyond(*state.session->ledger, *state.session->self, measured > most ? measured - most : 0);
+    }
+  }
 }
 
 }  // namespace headroom::pager

@@ -223,6 +223,19 @@ bool is_forked_child();
 uint32_t stand_still();
 void go_on(uint32_t asker);
 
+/// While memory is enough: looks how much of it has been touched (touched.cc). Before memory is given up. Takes no lock and
+/// allocates nothing.
+void note_touched();
+
+/// The same of memory that cannot move, for those whose last look was a while ago.
+void note_other_memory();
+
+/// Whether this process has more than `bytes` of anonymous memory. At any time; allocates nothing.
+bool own_memory_exceeds(int64_t bytes);
+
+/// Has `function` called, on the pager's thread, when more of this process cannot move than half of its share. One function.
+void call_when_crowded(void (*function)());
+
 /// Called at the orderly end of the process: nothing that others need is lost with it.
 void prepare_to_leave();
 

@@ -174,11 +174,11 @@ constexpr int kIdleWorkMs = 5;
 /// For how long there is nothing to do unless something happens; -1: for ever.
 int until_next_work() {
   const int first_touch = state.armed ? -1 : until_next_look();
-  const bool failed = state.session->ledger->failed_at_ns.load(std::memory_order_relaxed) != 0;
   if (!state.armed) {
     // While memory is enough there may be turns (--mode turns), and threads that do nothing in them.
-    const int others = state.turn_is_watched ? kIdleWorkMs : failed ? 1000 : -1;
-    return first_touch < 0 || (others >= 0 && others < first_touch) ? others : first_touch;
+    // Each second it looks at what cannot move, and whether another rank has failed.
+    const int others = state.turn_is_watched ? kIdleWorkMs : 1000;
+    return first_touch < 0 || others < first_touch ? others : first_touch;
   }
   const bool waits_for_room = state.waiting.count() > 0 && state.store->in_flight() == 0;
   return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : state.turn_is_watched ? kIdleWorkMs : 1000;
@@ -292,7 +292,11 @@ void* pager_thread(void*) {
         serve_forked(forked[index]);
       }
     }
-    if (state.armed && base::monotonic_ns() - state.other_measured_ns > kMeasureEveryNs) {
+    const bool is_time_to_measure = base::monotonic_ns() - state.other_measured_ns > kMeasureEveryNs;
+    if (is_time_to_measure && !state.armed && look_at_other_memory()) {
+      note_short();
+      arm_and_tell();
+    } else if (is_time_to_measure && state.armed) {
       reserve_other_memory();
       trace::count(trace::Counter::kClaimsFoundLost, lost_claims.give_back(*session.ledger, *session.self) ? 1 : 0);
       end_lack_of_room();

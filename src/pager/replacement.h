@@ -77,6 +77,8 @@ class Replacement {
   /// Whether `other` may leave with `one`: both are kept, or both are passing, and it is as likely to be unused.
   [[nodiscard]] bool may_leave_together(uint64_t one, uint64_t other) const;
   [[nodiscard]] uint64_t count() const;
+  /// How many blocks were ever loaded and are not forgotten: what has been touched, wherever it is now.
+  [[nodiscard]] uint64_t known() const { return known_; }
 
   /// All resident blocks in the order in which they would leave: the first, and the one after another; kNoBlock at the end.
   [[nodiscard]] uint32_t first() const;

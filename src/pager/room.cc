@@ -151,7 +151,7 @@ int64_t footprint(const node::Ledger& ledger) {
       const auto counted = [&member](Counter counter) {
         return static_cast<int64_t>(member.counters[static_cast<int>(counter)].load(std::memory_order_relaxed));
       };
-      bytes += counted(Counter::kAllocatedBytes) + counted(Counter::kStaticBytes) + bytes_besides_blocks(member);
+      bytes += counted(Counter::kTouchedBytes) + bytes_besides_blocks(member);
     }
   }
   return bytes;
@@ -222,6 +222,21 @@ bool is_set_now(std::atomic<uint32_t>& flag) {
   return flag.load(std::memory_order_relaxed) == 0 && flag.exchange(1, std::memory_order_acq_rel) == 0;
 }
 
+/// Whether a process has not armed yet since memory became short: it has reserved what it has allocated, and gives back what of
+/// that was never touched in a moment. (Not for ever: it may be stopped.) Whoever waits for room is looked after again at once.
+bool somebody_is_about_to_arm(const node::Ledger& ledger) {
+  constexpr uint64_t kArmingLastsNs = 100'000'000;
+  if (base::monotonic_ns() - ledger.short_at_ns.load(std::memory_order_relaxed) > kArmingLastsNs) {
+    return false;
+  }
+  for (const Member& member : ledger.members) {
+    if (is_alive(member) && member.armed.load(std::memory_order_acquire) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool lack_begins() {
   node::Ledger& ledger = *state.session->ledger;
   ledger.lacked_room_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
@@ -237,8 +252,9 @@ void tell_all() {
 }  // namespace
 
 void note_short() {
-  if (is_set_now(state.session->ledger->short_memory)) {
-    (void)lack_begins();
+  node::Ledger& ledger = *state.session->ledger;
+  if (is_set_now(ledger.short_memory)) {
+    ledger.short_at_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     tell_all();
   }
 }
@@ -266,7 +282,7 @@ void end_lack_of_room() {
 void make_room(int64_t bytes, Urgency urgency) {
   const node::Ledger& ledger = *state.session->ledger;
   const int64_t coming = ledger.free_bytes.load(std::memory_order_relaxed) + state.leaving_bytes;
-  if (coming >= bytes) {
+  if (coming >= bytes || somebody_is_about_to_arm(ledger)) {
     return;
   }
   note_lack_of_room();

@@ -133,7 +133,7 @@ void read_announced(uint64_t first, uint64_t count);
 void read_streams_ahead();
 
 // room.cc
-/// Memory does not suffice: everybody on the node is told, once.
+/// An allocation did not fit: everybody on the node is told, once, and watches its memory from then on. Nothing need leave yet.
 void note_short();
 enum class Urgency : uint8_t { kSomebodyWaits, kNobodyWaits };
 
@@ -186,6 +186,10 @@ void discard(uint64_t block, uint64_t count);
 /// `requests`: the descriptor that says that there are some.
 bool start_pager_thread(int requests);
 
+// touched.cc
+/// Counts what has been touched, which is known to a block while memory is watched. On the pager's thread.
+void count_touched();
+
 // turns.cc
 /// Keeps the number of blocks that come back in a turn.
 void follow_turns();
@@ -202,7 +206,8 @@ void become_armed();
 /// by the program's threads; excludes arming meanwhile.
 bool populate_while_unarmed(uintptr_t address, uint64_t bytes);
 /// Whether what was not there when it was held (by a seq_cst operation, before) has to be asked for: this process is armed, or
-/// has begun to arm; then the end of that is waited for. No system call while memory is enough. Called by the program's threads.
+/// has begun to arm; then the end of that is waited for. No system call while memory is enough. Called by the program's
+/// threads.
 bool is_armed_for_sure();
 /// Adds `bit` and a write hold to the block's word, unless the bit is there (false); `before` is what the word was. Excludes
 /// arming meanwhile.
@@ -252,6 +257,8 @@ void end_first_touch();
 // other_memory.cc
 /// Measures what is resident outside the arena and reserves it.
 void reserve_other_memory();
+/// The same while memory is enough; true if the node has more resident than its budget, and something that could leave.
+bool look_at_other_memory();
 /// So much more is in use from now on, until it is measured again.
 void count_more_other_memory(int64_t bytes);
 /// The same in a few microseconds and roughly, while memory is enough; with the lock held that excludes arming.

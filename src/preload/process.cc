@@ -96,6 +96,7 @@ constexpr uint64_t kReportPatienceNs = 2'000'000'000;
 
 /// The first to fail writes the report; the others wait for it, since the launcher may end all when one of them ends.
 void report_early() {
+  pager::note_touched();
   node::Ledger& ledger = *pager::session().ledger;
   uint32_t none = 0;
   if (ledger.reporter.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
@@ -128,6 +129,8 @@ void end_by_abort() {
 /// Leaves the node; the last to do so writes the report, but for whoever failed first, who has written it. False if this
 /// process had left.
 bool leave_node() {
+  pager::note_touched();
+  pager::note_other_memory();
   const node::Leaving leaving = node::leave_session(pager::session());
   if (leaving == node::Leaving::kLast && pager::session().ledger->reporter.load(std::memory_order_acquire) == 0) {
     write_report(pager::session());

@@ -51,6 +51,12 @@ uint64_t total(const node::Ledger& ledger, Counter which) {
   return all;
 }
 
+/// Whether something had to leave memory.
+bool was_short(const node::Ledger& ledger) { return ledger.lacked_room_ns.load(std::memory_order_relaxed) != 0; }
+
+/// Whether memory was watched, since an allocation did not fit.
+bool was_watched(const node::Ledger& ledger) { return ledger.short_memory.load(std::memory_order_relaxed) != 0; }
+
 double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 /// Whether the first process that ended by an error of Headroom's, or by MPI_Abort, is writing this.
@@ -223,7 +229,9 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
   char word[32];
   out.print("{\n  \"format\": \"headroom-run-1\",\n  \"host\": ");
   write_string(out, host);
-  out.print(",\n  \"budget_bytes\": %lld,\n  \"peak_resident_bytes\": %lld,\n", static_cast<long long>(ledger.budget),
+  out.print(",\n  \"budget_bytes\": %lld,\n  \"peak_resident_bytes\": %lld,\n  \"peak_counted_bytes\": %lld,\n",
+            static_cast<long long>(ledger.budget),
+            static_cast<long long>(ledger.peak_resident_bytes.load(std::memory_order_relaxed)),
             static_cast<long long>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed)));
   out.print("  \"storage\": ");
   write_string(out, base::settings().storage);
@@ -245,8 +253,8 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
   out.print(",\n");
   out.print("  \"slots\": %u,\n  \"most_slots_held\": %u,\n  \"most_slots_held_with_lent\": %u,\n", ledger.slots(),
             ledger.most_held_slots.load(std::memory_order_relaxed), ledger.most_held_with_lent.load(std::memory_order_relaxed));
-  out.print("  \"cores\": %u,\n  \"short_of_memory\": %s,\n", ledger.cores(),
-            ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false");
+  out.print("  \"cores\": %u,\n  \"watched\": %s,\n  \"short_of_memory\": %s,\n", ledger.cores(),
+            was_watched(ledger) ? "true" : "false", was_short(ledger) ? "true" : "false");
   out.print("  \"failed\": %s,\n", has_failed(ledger) ? "true" : "false");
   out.print("  \"elapsed_s\": %.3f,\n  \"modes\": [", static_cast<double>(base::monotonic_ns() - ledger.started_ns) / 1e9);
   const uint32_t changes = ledger.mode_changes.load(std::memory_order_acquire);
@@ -347,20 +355,31 @@ void add_head(Summary& out, const node::Ledger& ledger, const char* host) {
   out.add("\n");
 }
 
-/// `needed`: what all processes had at their most, each at its own time, added up; as the page of `headroom report` has it.
+/// `needed`: what all processes had touched at their most, each at its own time, added up; as the page of `headroom report` has
+/// it.
 void add_memory(Summary& out, const node::Ledger& ledger) {
-  const Size needed = in_units(total(ledger, Counter::kAllocatedBytesPeak) + total(ledger, Counter::kStaticBytes) +
-                               total(ledger, Counter::kOtherBytesPeak));
-  const Size peak = in_units(static_cast<uint64_t>(ledger.peak_reserved_bytes.load(std::memory_order_relaxed)));
+  const uint64_t outside = total(ledger, Counter::kOtherBytesPeak);
+  const uint64_t needed_bytes = total(ledger, Counter::kTouchedBytesPeak) + outside;
+  const uint64_t allocated_bytes = total(ledger, Counter::kAllocatedBytesPeak) + total(ledger, Counter::kStaticBytes) + outside;
+  const Size needed = in_units(needed_bytes);
+  const Size allocated = in_units(allocated_bytes);
+  const Size peak = in_units(static_cast<uint64_t>(ledger.peak_resident_bytes.load(std::memory_order_relaxed)));
   const Size budget = in_units(static_cast<uint64_t>(ledger.budget));
-  out.add("headroom:   memory    %.1f %s needed, peak %.1f %s, budget %.1f %s\n", needed.number, needed.unit, peak.number,
-          peak.unit, budget.number, budget.unit);
+  out.add("headroom:   memory    %.1f %s needed, ", needed.number, needed.unit);
+  if (allocated_bytes > needed_bytes + needed_bytes / 8) {
+    out.add("of %.1f %s allocated, ", allocated.number, allocated.unit);
+  }
+  if (was_watched(ledger)) {  // before, what is reserved is what was allocated
+    out.add("peak %.1f %s, ", peak.number, peak.unit);
+  }
+  out.add("budget %.1f %s\n", budget.number, budget.unit);
 }
 
 void add_storage(Summary& out, const node::Ledger& ledger) {
-  if (ledger.short_memory.load(std::memory_order_relaxed) == 0) {
+  if (!was_short(ledger) && total(ledger, Counter::kBytesRead) + total(ledger, Counter::kBytesWritten) == 0) {
     if (!has_failed(ledger)) {
-      out.add("headroom:   storage   not used: everything fitted\n");
+      const bool fitted = ledger.peak_resident_bytes.load(std::memory_order_relaxed) <= ledger.budget || !was_watched(ledger);
+      out.add("headroom:   storage   not used: %s\n", fitted ? "everything fitted" : "what can be moved fitted");
     }
     return;
   }
@@ -415,7 +434,9 @@ void write_summary(const node::Ledger& ledger, const char* host) {
   add_memory(out, ledger);
   add_storage(out, ledger);
   const bool has_messages = add_messages(out, ledger);
-  if (has_messages || total(ledger, Counter::kAllocatedBytesPeak) + total(ledger, Counter::kStaticBytes) > 0) {
+  // Programs that have nothing large are said nothing of, unless they have much of the budget all the same.
+  const bool has_much = ledger.peak_resident_bytes.load(std::memory_order_relaxed) > ledger.budget / 4;
+  if (has_messages || has_much || total(ledger, Counter::kAllocatedBytesPeak) + total(ledger, Counter::kStaticBytes) > 0) {
     out.write();
   }
 }

@@ -21,7 +21,7 @@ extern "C" __attribute__((visibility("default"))) int headroom_read_statistics(h
   const int64_t budget = session.ledger->budget;
   const int64_t free_bytes = session.ledger->free_bytes.load(std::memory_order_relaxed);
   statistics->size = sizeof *statistics;
-  statistics->short_of_memory = session.ledger->short_memory.load(std::memory_order_relaxed);
+  statistics->short_of_memory = session.ledger->lacked_room_ns.load(std::memory_order_relaxed) != 0 ? 1 : 0;
   statistics->budget_bytes = static_cast<uint64_t>(budget);
   statistics->node_bytes = static_cast<uint64_t>(budget - free_bytes);
   statistics->resident_bytes = static_cast<uint64_t>(session.self->reserved_bytes.load(std::memory_order_relaxed));

@@ -185,7 +185,7 @@ bool waiters_may_sleep() {
     return false;
   }
   const node::Ledger& here = ledger();
-  return here.alive.load(std::memory_order_relaxed) > here.cores() || here.short_memory.load(std::memory_order_relaxed) != 0 ||
+  return here.alive.load(std::memory_order_relaxed) > here.cores() || here.lacks_room.load(std::memory_order_relaxed) != 0 ||
          base::settings().mode == Mode::kTurns;
 }
 

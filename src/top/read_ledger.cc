@@ -64,11 +64,13 @@ int print(const Ledger& ledger) {
   timespec now = {};
   (void)clock_gettime(CLOCK_MONOTONIC, &now);
   printf(
-      "{\"at_s\": %.3f, \"budget\": %lld, \"free\": %lld, \"short\": %s, \"turns\": %s, \"slots\": %u, \"held\": %u, "
+      "{\"at_s\": %.3f, \"budget\": %lld, \"free\": %lld, \"watched\": %s, \"short\": %s, \"turns\": %s, \"slots\": %u, "
+      "\"held\": %u, "
       "\"members\": [",
       static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9 - static_cast<double>(ledger.started_ns) / 1e9,
       static_cast<long long>(ledger.budget), static_cast<long long>(ledger.free_bytes.load(std::memory_order_relaxed)),
-      ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false", in_turns(ledger) ? "true" : "false",
+      ledger.short_memory.load(std::memory_order_relaxed) != 0 ? "true" : "false",
+      ledger.lacks_room.load(std::memory_order_relaxed) != 0 ? "true" : "false", in_turns(ledger) ? "true" : "false",
       ledger.slots(), ledger.held_slots.load(std::memory_order_relaxed));
   int alive = 0;
   for (const Member& member : ledger.members) {

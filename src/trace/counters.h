@@ -24,6 +24,10 @@ inline void count_alone(Counter counter, uint64_t amount = 1) {
 inline void count_down(Counter counter, uint64_t amount) {
   counter_array.load(std::memory_order_acquire)[static_cast<int>(counter)].fetch_sub(amount, std::memory_order_relaxed);
 }
+/// For counters that say how much there is now; one thread at a time sets one.
+inline void set(Counter counter, uint64_t value) {
+  counter_array.load(std::memory_order_acquire)[static_cast<int>(counter)].store(value, std::memory_order_relaxed);
+}
 inline uint64_t counted(Counter counter) {
   return counter_array.load(std::memory_order_acquire)[static_cast<int>(counter)].load(std::memory_order_relaxed);
 }

@@ -80,7 +80,7 @@ def look(at: float, ranks: int = 1, resident: int = 0, short: bool = False, **ot
         for rank in range(ranks)
     ]
     sizes = {"budget": 512 * MIB, "free": 12 * MIB, "slots": 2, "held": 2}
-    return {"at_s": at, "short": short, "turns": short, "members": members, **sizes}
+    return {"at_s": at, "watched": short, "short": short, "turns": short, "members": members, **sizes}
 
 
 def test_rates_are_those_between_two_looks():

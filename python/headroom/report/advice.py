@@ -4,6 +4,20 @@ from headroom.report.messages import advise_on_messages
 from headroom.report.trace import COMPUTES, READY, Node, Process
 
 MIB = 1 << 20
+# What moving memory costs beside waiting for it (docs/out_of_core.md: 70 to 85 us a block of 256 KiB, 5 to 18 us a fault).
+MOVED_A_SECOND = 3000  # MiB that a processor moves
+FAULT_S = 10e-6
+LITTLE = 0.05  # of the processes' time
+
+
+def needed_bytes(total: dict) -> int:
+    """What --memory must hold for nothing to move: what was touched of what can move, and what cannot move."""
+    return total["touched_bytes_peak"] + total["other_bytes_peak"]
+
+
+def allocated_bytes(total: dict) -> int:
+    """The same, touched or not."""
+    return total["allocated_bytes_peak"] + total["static_bytes"] + total["other_bytes_peak"]
 
 
 def seconds_in(process: Process, wanted: int) -> float:
@@ -47,11 +61,19 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
     said: list[tuple[float, str]] = []
     where = shares(node)
     budget = node.figures["budget_bytes"]
-    footprint = total["allocated_bytes_peak"] + total["static_bytes"] + total["other_bytes_peak"]
+    needed, allocated = needed_bytes(total), allocated_bytes(total)
     if not node.figures["short_of_memory"]:
-        return [f"Memory was enough: {footprint / MIB:.0f} MiB of {budget / MIB:.0f} MiB were used, and nothing was moved."]
+        untouched = f" ({allocated / MIB:.0f} MiB were allocated)" if allocated > 1.1 * needed else ""
+        return [
+            f"Memory was enough: {needed / MIB:.0f} MiB of {budget / MIB:.0f} MiB were used{untouched}, and nothing was moved."
+        ]
     seconds = node.end or 1.0
-    moved = (total["bytes_read"] + total["bytes_written"]) / MIB
+    read, written = total["bytes_read"] / MIB, total["bytes_written"] / MIB
+    moved = read + written
+    missing = max(needed - budget, 0) / MIB
+    more = f" With {missing:.0f} MiB more of --memory nothing would have to be moved." if missing else ""
+    whole = sum(process.end - process.began for process in node.processes) or 1.0
+    busy = min((moved / MOVED_A_SECOND + total["faults"] * FAULT_S) / whole, 1.0)
     processes = "1 process" if len(node.processes) == 1 else f"{len(node.processes)} processes"
     if where["waiting for storage"] > 0.1:
         text = (
@@ -60,10 +82,8 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
         )
         if limit:
             text += f" (it can read {limit['read']:.0f} MiB/s)"
-        short = footprint - budget
-        text += f". With {short / MIB:.0f} MiB more of --memory nothing would have to be moved."
-        said.append((where["waiting for storage"], text))
-        if limit and moved / seconds < 0.3 * limit["read"] and total["bytes_read"] > 4 * footprint:
+        said.append((where["waiting for storage"], f"{text}.{more}"))
+        if limit and moved / seconds < 0.3 * limit["read"] and total["bytes_read"] > 4 * needed:
             said.append(
                 (
                     where["waiting for storage"] / 2,
@@ -71,6 +91,14 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
                     "(headroom/memory.h) lets the program say ahead what it will use.",
                 )
             )
+    elif busy > LITTLE:
+        text = (
+            f"{read:.0f} MiB were read and {written:.0f} MiB written in {seconds:.0f} s ({moved / seconds:.0f} MiB/s): little of "
+            f"it was waited for, but moving it took about {busy:.0%} of the processes' time."
+        )
+        if written > 2 * (read + missing):
+            text += " The same memory was written again and again."
+        said.append((busy, text + more))
     if where["waiting for a turn"] > 0.1:
         text = f"Ranks waited {where['waiting for a turn']:.0%} of the time for their turn to compute"
         if total.get("turns_put_off", 0) > total["turns"] / 4:
@@ -105,4 +133,7 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
             )
         )
     said.sort(reverse=True)
-    return [text for _, text in said] or ["Memory was short, and it cost little."]
+    return [text for _, text in said] or [
+        f"Memory was short, and it cost little: {read:.0f} MiB were read and {written:.0f} MiB written, and processes waited for "
+        f"storage {where['waiting for storage']:.0%} of the time."
+    ]

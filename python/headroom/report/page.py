@@ -75,13 +75,14 @@ def facts(node: Node) -> str:
     total, figures = node.figures.get("total"), node.figures
     shown = [(f"{node.end:.1f} s", "from first to last event")]
     if total:
-        footprint = total["allocated_bytes_peak"] + total["static_bytes"] + total["other_bytes_peak"]
+        needed, allocated = needed_bytes(total), allocated_bytes(total)
         shown += [
             (size(figures["budget_bytes"]), "budget of the node"),
-            (size(footprint), "needed, the most of each process added up"),
+            (size(needed), "needed: touched, the most of each process added up"),
+            (size(allocated), "allocated, the most of each process added up"),
             (
                 size(figures["peak_resident_bytes"]),
-                "peak: most at one time, " + ("resident" if figures["short_of_memory"] else "allocated"),
+                "peak: most at one time, " + ("resident" if figures["watched"] else "allocated"),
             ),
             (size(total["bytes_read"]), "read from storage"),
             (size(total["bytes_written"]), "written to it"),
