@@ -69,6 +69,19 @@ def no_hpcc() -> str | None:
     return None if built else "setup/hpcc.sh could not build it"
 
 
+def no_slurm() -> str | None:
+    programs = ("munged", "slurmctld", "slurmd", "srun")
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    gone = [program for program in programs if shutil.which(program, path=path) is None]
+    return no_root() or (f"{gone[0]} is not installed" if gone else None)
+
+
+def no_cgroups_of_slurm() -> str | None:
+    # With version 2 slurmd wants systemd to give it one.
+    folders = [Path("/sys/fs/cgroup") / controller / "cgroup.procs" for controller in ("memory", "freezer")]
+    return no_root() or (None if all(os.access(folder, os.W_OK) for folder in folders) else "no cgroups of version 1")
+
+
 def missing(*names: str):
     return lambda: None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed"
 
@@ -90,6 +103,8 @@ LACKS = {
     "HPCC": no_hpcc,
     "MPICH's tests": lambda: None if any(MPICH_TESTS.glob("source/mpich_*.orig.tar.*")) else "MPICH's source cannot be had",
     "PT-Scotch": missing("dgord"),
+    "Slurm": no_slurm,
+    "Slurm's cgroups": no_cgroups_of_slurm,
     "ScaLAPACK": lambda: None if SCALAPACK.exists() else "scalapack-mpi-test is not installed",
 }
 

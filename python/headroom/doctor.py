@@ -319,15 +319,17 @@ def _mpi() -> list[Finding]:
 
 
 def _library() -> Finding:
-    from headroom.run import check_page_size, library_path
+    from headroom.rank import check_page_size, library_path
 
     try:
         check_page_size()
         path = library_path()
     except Refused as error:
-        what, _, remedy = error.message.rpartition("; ")
+        what, _, remedy = str(error).rpartition("; ")
         return Finding("library", NO, what, "nothing works", remedy)
-    missing = [abi for abi in ("mpich", "openmpi", "standard") if not (path.parent / f"libheadroom_{abi}.so").exists()]
+    missing = [
+        abi for abi in ("mpich", "openmpi", "standard") if not os.path.exists(f"{os.path.dirname(path)}/libheadroom_{abi}.so")
+    ]
     if missing:
         return Finding("library", NO, f"{path}: no backend for {', '.join(missing)}", "these MPIs do not run", "make build")
     return Finding("library", OK, "libheadroom.so with backends for MPICH, Open MPI and the standard ABI")

@@ -6,23 +6,20 @@ be; without it the first one is taken, which is a guess.
 """
 
 import os
-import re
-import shutil
-import subprocess
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
 
 from headroom import machine
 
 NAMES = {"mpich": "MPICH", "openmpi": "Open MPI"}
 
 
-class Launcher(NamedTuple):
-    command: list[str]
-    kind: str  # one of NAMES
-    environment: dict[str, str]
-    is_guessed: bool = False  # nothing said which MPI is meant
+class Launcher:
+    """`kind` is one of NAMES; `is_guessed`: nothing said which MPI is meant."""
+
+    def __init__(self, command: list[str], kind: str, environment: dict[str, str], is_guessed: bool = False):
+        self.command = command
+        self.kind = kind
+        self.environment = environment
+        self.is_guessed = is_guessed
 
 
 class NotFound(Exception):
@@ -33,7 +30,7 @@ class NotFound(Exception):
 RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK")
 
 
-def is_first_rank(environment: Mapping[str, str]) -> bool:
+def is_first_rank(environment: dict[str, str]) -> bool:
     """Whether no launcher known here says that this is another one."""
     return next((environment[name] for name in RANKS if name in environment), "0") == "0"
 
@@ -41,13 +38,13 @@ def is_first_rank(environment: Mapping[str, str]) -> bool:
 LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID")
 
 
-def is_first_of_node(environment: Mapping[str, str]) -> bool:
+def is_first_of_node(environment: dict[str, str]) -> bool:
     """Whether no launcher known here says that this is another rank than the first one of this node."""
     names = LOCAL_RANKS if any(name in environment for name in RANKS) else ()
     return next((environment[name] for name in names if name in environment), "0") == "0"
 
 
-def started_ranks(environment: Mapping[str, str]) -> int:
+def started_ranks(environment: dict[str, str]) -> int:
     """How many processes the launcher that started us started with us; 1 if none did. A batch script is no rank, though Slurm
     and Flux tell it how many tasks its job may have."""
     names = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PALS_SIZE"]
@@ -57,21 +54,24 @@ def started_ranks(environment: Mapping[str, str]) -> int:
     return int(found) if found.isdigit() else 1
 
 
-def ranks_on_node(environment: Mapping[str, str]) -> int:
+def ranks_on_node(environment: dict[str, str]) -> int:
     """How many of them the launcher that started us started on this node; 1 if it does not say."""
     names = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE")
     return next((int(environment[name]) for name in names if environment.get(name, "").isdigit()), 1)
 
 
-def may_have_other_nodes(environment: Mapping[str, str]) -> bool:
+def may_have_other_nodes(environment: dict[str, str]) -> bool:
     """Whether a launcher may spread ranks over the nodes of a batch job."""
     return any(name in environment for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "PE_HOSTFILE"))
 
 
 def kind_of(mpiexec: str) -> str:
     """ "openmpi" or "mpich", by what this mpiexec says of itself."""
+    import subprocess
+
     output = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)
-    return "openmpi" if re.search(r"Open MPI|OpenRTE|PRRTE", output.stdout + output.stderr) else "mpich"
+    said = output.stdout + output.stderr
+    return "openmpi" if any(name in said for name in ("Open MPI", "OpenRTE", "PRRTE")) else "mpich"
 
 
 def _abi_of(library: str) -> str:
@@ -86,6 +86,8 @@ def _names(kind: str) -> list[str]:
 
 def _beside(library: str) -> str | None:
     """mpiexec of the installation that `library` belongs to: PREFIX/lib[/ARCH]/libmpi.so.N has PREFIX/bin/mpiexec."""
+    from pathlib import Path
+
     real = Path(os.path.realpath(library))
     kind = "openmpi" if _abi_of(library) == "openmpi" else "mpich"
     for folder in [Path(library).parent, real.parent]:
@@ -102,16 +104,19 @@ def _in_path(kind: str) -> str | None:
     """The first mpiexec of this kind in PATH, which may have others before it."""
     for name in _names(kind):
         for folder in os.get_exec_path():
-            candidate = shutil.which(name, path=folder)
-            if candidate and kind_of(candidate) == kind:
+            candidate = os.path.join(folder, name)
+            if machine.which(candidate) and kind_of(candidate) == kind:
                 return candidate
     return None
 
 
 def _python_mpi(program: str) -> str | None:
     """The MPI library that mpi4py loads under this interpreter, if the program is a Python."""
-    if not re.match(r"python[\d.]*$", os.path.basename(os.path.realpath(program))):
+    name = os.path.basename(os.path.realpath(program))
+    if not name.startswith("python") or name.removeprefix("python").strip("0123456789."):
         return None
+    import subprocess
+
     script = (
         "import os, mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI\n"
         "print(next(l.split()[-1] for l in open('/proc/self/maps') if '/libmpi' in l and '.so' in l))"
@@ -136,7 +141,7 @@ def _mpiexec_for(program: str, library: str | None, wanted: str) -> tuple[str, b
             f"--mpi {wanted}: no mpiexec of {NAMES[wanted]} in PATH; put it there, or start the program with it: mpiexec -n N "
             "headroom run PROGRAM"
         )
-    if mpiexec := shutil.which("mpiexec"):
+    if mpiexec := machine.which("mpiexec"):
         return mpiexec, library is None
     raise NotFound(
         f"no mpiexec found for {program}: neither beside its MPI library ({library or 'it names none'}) nor in PATH; start it "
@@ -152,7 +157,9 @@ def find(program: str, wanted: str = "auto") -> Launcher:
     environment = {}
     command = [mpiexec]
     if kind == "openmpi":
-        command.append("--oversubscribe")
+        # Open MPI 5 would then fill the first node of a batch job: there it is its affair how many ranks a node has.
+        if not may_have_other_nodes(os.environ):
+            command.append("--oversubscribe")
         if os.geteuid() == 0:
             environment = {
                 f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1" for prefix in ("OMPI", "PRTE") for suffix in ("", "_CONFIRM")

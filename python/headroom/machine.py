@@ -2,73 +2,89 @@
 
 import contextlib
 import os
-import re
-import shutil
 import stat
-import struct
-import subprocess
-from pathlib import Path
-from typing import NamedTuple
 
-import psutil
+from headroom.elf import Program
 
 
-def _read(path: Path) -> str | None:
+def _read(path: str) -> str | None:
     try:
-        return path.read_text()
+        with open(path) as file:
+            return file.read()
     except OSError:
         return None
 
 
-def _memory_cgroups() -> list[Path]:
+def which(name: str) -> str | None:
+    """The program that a shell would start."""
+    for path in [name] if "/" in name else [os.path.join(folder, name) for folder in os.get_exec_path()]:
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    return None
+
+
+def _memory_cgroups() -> list[str]:
     """The memory cgroup of this process and its ancestors, version 1 or 2, as far as they can be seen."""
     folders = []
-    for line in (_read(Path("/proc/self/cgroup")) or "").splitlines():
+    for line in (_read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers == "memory":
-            root = Path("/sys/fs/cgroup/memory")
-        elif controllers == "":
-            root = Path("/sys/fs/cgroup")
-        else:
+        if controllers not in ("memory", ""):
             continue
-        folder = root / path.lstrip("/")
-        while folder != root.parent:
+        root = "/sys/fs/cgroup/memory" if controllers else "/sys/fs/cgroup"
+        folder = root + path.rstrip("/")
+        while folder.startswith(root):
             folders.append(folder)
-            folder = folder.parent
+            folder = folder.rpartition("/")[0]
     return folders
+
+
+def limit_of(folder: str) -> int | None:
+    """The bytes that a memory cgroup may use: where the kernel ends its processes, or from where on it slows them down; None
+    without a limit."""
+    version1 = os.path.exists(f"{folder}/memory.limit_in_bytes")
+    names = ["memory.limit_in_bytes"] if version1 else ["memory.max", "memory.high"]  # version 1's soft limit binds nobody
+    texts = [(_read(f"{folder}/{name}") or "max").strip() for name in names]
+    return min((int(text) for text in texts if text != "max" and int(text) <= 1 << 60), default=None)
 
 
 def cgroup_free_bytes() -> int | None:
     """What the tightest memory cgroup leaves, page cache not counted as used; None without a limit."""
     tightest = None
     for folder in _memory_cgroups():
-        version1 = (folder / "memory.limit_in_bytes").exists()
-        limit = _read(folder / ("memory.limit_in_bytes" if version1 else "memory.max"))
-        used = _read(folder / ("memory.usage_in_bytes" if version1 else "memory.current"))
-        if limit is None or used is None or limit.strip() == "max" or int(limit) > 1 << 60:
+        version1 = os.path.exists(f"{folder}/memory.limit_in_bytes")
+        limit = limit_of(folder)
+        used = _read(f"{folder}/memory.usage_in_bytes" if version1 else f"{folder}/memory.current")
+        if limit is None or used is None:
             continue
-        cache = 0
-        for line in (_read(folder / "memory.stat") or "").splitlines():
-            if re.match(r"(total_)?(in)?active_file ", line):
-                cache += int(line.split()[1]) if line.startswith("total_") or not version1 else 0
-        free = max(0, int(limit) - int(used) + cache)
+        counted = ("total_inactive_file", "total_active_file") if version1 else ("inactive_file", "active_file")
+        rows = (line.partition(" ") for line in (_read(f"{folder}/memory.stat") or "").splitlines())
+        cache = sum(int(value) for name, _, value in rows if name in counted)
+        free = max(0, limit - int(used) + cache)
         tightest = free if tightest is None else min(tightest, free)
     return tightest
 
 
+def available_bytes() -> int:
+    """What the node can give without swapping, as the kernel estimates it."""
+    for line in (_read("/proc/meminfo") or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
 def free_bytes() -> int:
-    free = psutil.virtual_memory().available
+    free = available_bytes()
     limited = cgroup_free_bytes()
     return free if limited is None else min(free, limited)
 
 
-class Directory(NamedTuple):
-    path: str
-    file_system: str
-    free: int
+class Directory:
+    def __init__(self, path: str, file_system: str, free: int):
+        self.path = path
+        self.file_system = file_system
+        self.free = free
 
 
-PROGRAM_INTERPRETER = 3  # PT_INTERP of elf(5)
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 USUAL_PLACES = ("/local", "/scratch", "/localscratch", "/var/tmp", "/tmp")
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs", "afs"}
@@ -77,7 +93,7 @@ NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs
 def file_system_of(path: str) -> str:
     best, kind = "", "unknown"
     real = os.path.realpath(path)
-    for line in (_read(Path("/proc/mounts")) or "").splitlines():
+    for line in (_read("/proc/mounts") or "").splitlines():
         _, mount, name, *_ = line.split()
         mount = mount.replace("\\040", " ")
         inside = real == mount or real.startswith(mount.rstrip("/") + "/")
@@ -94,8 +110,8 @@ def free_in(path: str) -> int:
 def is_rotating(path: str) -> bool:
     """Whether the directory lies on a disk with moving parts; False if the system does not say."""
     device = os.stat(path).st_dev
-    folder = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
-    text = _read(folder / "queue/rotational") or _read(folder / "../queue/rotational")  # a partition's disk is one up
+    folder = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
+    text = _read(f"{folder}/queue/rotational") or _read(f"{folder}/../queue/rotational")  # a partition's disk is one up
     return text is not None and text.strip() == "1"
 
 
@@ -128,9 +144,23 @@ def best_storage() -> Directory | None:
 # Where no known launcher is an ancestor, what a resource manager calls the step that all its processes belong to.
 STEP_NAMES = [("PALS_APID",), ("FLUX_JOB_ID",), ("SLURM_JOB_ID", "SLURM_STEP_ID"), ("LSB_JOBID", "LS_JOBPID"), ("PBS_JOBID",)]
 FIRST_SPECIAL_STEP = 0xFFFF_FFF0  # of Slurm's: batch scripts and interactive shells
-LAUNCHERS = re.compile(
-    r"^(flux-shell|jsrun|hydra_pmi_proxy|mpiexec(\.\w+)?|mpirun(\.\w+)?|orterun|prterun|prted|orted|pbs_tmrsh|aprun|srun)$"
+LAUNCHERS = frozenset(
+    "flux-shell jsrun hydra_pmi_proxy mpiexec mpirun orterun prterun prted orted pbs_tmrsh aprun srun".split()
 )
+
+
+def is_launcher(name: str) -> bool:
+    return name in LAUNCHERS or name.startswith(("mpiexec.", "mpirun."))
+
+
+def process_above(pid: int) -> tuple[str, int, int] | None:
+    """Of a process: what it is called, its parent, and when it began, in ticks; None if it is gone."""
+    text = _read(f"/proc/{pid}/stat")
+    if not text:
+        return None
+    begin, end = text.index("("), text.rindex(")")  # names may have any letters
+    fields = text[end + 2 :].split()
+    return text[begin + 1 : end], int(fields[1]), int(fields[19])
 
 
 def in_slurm_step() -> bool:
@@ -145,51 +175,47 @@ def job_name() -> str:
     From the environment only if no launcher is found: a shell wrapper carries a rank's environment without being that rank, and
     processes started later by MPI_Comm_spawn have another one but share the node's memory with us.
     """
-    top = None
-    step = None
-    process = psutil.Process()
-    for ancestor in process.parents():
-        try:
-            name = ancestor.name()
-            if LAUNCHERS.match(name):
-                top = ancestor
-            elif name == "slurmstepd" and step is None and in_slurm_step():
-                step = ancestor
-        except psutil.Error:
-            break
+    own = os.getpid()
+    top = step = None
+    pid = os.getppid()
+    while pid > 0 and (found := process_above(pid)):
+        name, parent, _ = found
+        if is_launcher(name):
+            top = pid
+        elif name == "slurmstepd" and step is None and in_slurm_step():
+            step = pid
+        pid = parent
     if top is None and step is None:
         for names in STEP_NAMES:
             if all(os.environ.get(name) for name in names) and ("SLURM_STEP_ID" not in names or in_slurm_step()):
-                return ".".join([names[0].lower(), *(re.sub(r"\W", "_", os.environ[name]) for name in names)])
-    chosen = top or step or process
-    return f"{chosen.pid}.{int(chosen.create_time() * 100) % 10**9}"
+                values = ("".join(c if c.isalnum() else "_" for c in os.environ[name]) for name in names)
+                return ".".join([names[0].lower(), *values])
+    chosen = top or step or own
+    found = process_above(chosen)
+    return f"{chosen}.{found[2] if found else 0}"
 
 
 def why_not_preloaded(program: str) -> str | None:
     """Why the system's loader would start this file without our library; None if it would not, or cannot be told (scripts)."""
-    with contextlib.suppress(OSError, struct.error):
-        status = os.stat(program)
-        with open(program, "rb") as file:
-            head = file.read(64)
-            if head[:4] != b"\x7fELF":
-                return None
-            with open("/proc/self/exe", "rb") as own:
-                ours = own.read(64)
-            if head[4] != ours[4] or head[18:20] != ours[18:20]:
-                return f"it is built for another processor, or has {32 * head[4]} bits; build it for this one"
-            at, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
-            file.seek(at)
-            table = file.read(size * count)
-        kinds = {struct.unpack_from("<I", table, size * index)[0] for index in range(count)}
-        if PROGRAM_INTERPRETER not in kinds:
+    with contextlib.suppress(OSError, ValueError):
+        found = Program(program)
+        if not found.is_elf:
+            return None
+        if not found.is_for_this_processor:
+            return f"it is built for another processor, or has {found.bits} bits; build it for this one"
+        if not found.has_interpreter:
             return "it is linked statically; link it dynamically, MPI at least"
+        status = os.stat(program)
         if (status.st_mode & stat.S_ISUID and status.st_uid != os.getuid()) or (
             status.st_mode & stat.S_ISGID and status.st_gid != os.getgid()
         ):
             return "it runs with other privileges (set-user-ID or set-group-ID); start a copy without these bits"
-    for line in program_libraries(program):
-        if found := re.match(r"libasan\.so\S*", line):
-            return f"it is built with AddressSanitizer ({found[0]}), which suffers no library before it; build it without"
+        with contextlib.suppress(OSError):
+            os.getxattr(program, "security.capability")
+            return "it runs with other privileges (capabilities of its file); start a copy without them"
+        if name := next((name for name in found.needed if name.startswith("libasan.so")), None):
+            return f"it is built with AddressSanitizer ({name}), which suffers no library before it; build it without"
+        return None
     return None
 
 
@@ -202,12 +228,14 @@ def script_interpreter(program: str) -> str | None:
             words = head[2:].split(b"\n")[0].decode().split()
             if words and os.path.basename(words[0]) == "env":
                 words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-            return shutil.which(words[0]) if words else None
+            return which(words[0]) if words else None
     return None
 
 
 def program_libraries(program: str) -> list[str]:
     """The shared libraries that the program names, its dependencies' included."""
+    import subprocess
+
     try:
         listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
     except OSError:
@@ -217,6 +245,8 @@ def program_libraries(program: str) -> list[str]:
 
 def mpi_library_of(program: str) -> str | None:
     """The path of the MPI library that the program is linked with; None if it names none."""
+    import re
+
     for line in program_libraries(program):
         found = re.match(r"libmpi(?:_abi|ch)?\.so\.\d+ => (\S+)", line)
         if found:

@@ -3,12 +3,13 @@
 A job whose storage is full pauses (--storage-wait) rather than end; src/pager/store_room.h says how it goes on.
 """
 
+import os
 import subprocess
 
 import click
 
 from headroom.errors import Refused
-from headroom.run import check_storage, library_path
+from headroom.rank import check_storage, library_path
 from headroom.top import jobs, programs, read
 
 
@@ -41,7 +42,7 @@ def choose_job(process: int | None) -> int:
 def add(directory: str, process: int | None) -> None:
     """Let the memory of a running job go to DIRECTORY, too, when its own storage is full."""
     path = check_storage(directory, option="DIRECTORY ")
-    command = [str(library_path().parent / "headroom-ledger"), str(choose_job(process)), "add", path]
+    command = [os.path.join(os.path.dirname(library_path()), "headroom-ledger"), str(choose_job(process)), "add", path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Refused(done.stderr.strip().removeprefix("headroom-ledger: "))

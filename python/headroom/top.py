@@ -6,6 +6,7 @@ What a terminal has no room for is left out: the columns that say least, and the
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import click
 import psutil
 
 from headroom.errors import warn
-from headroom.run import library_path
+from headroom.rank import library_path
 
 MIB = 1 << 20
 MOVING = ("read", "written", "faults", "waited_ns", "messages", "message_bytes")
@@ -73,7 +74,7 @@ def jobs() -> dict[str, int]:
 
 def read(pid: int, unread: dict[int, str]) -> dict | None:
     """The job's ledger now; None if it has ended, or if it cannot be read: `unread` says why."""
-    command = [library_path().parent / "headroom-ledger", str(pid), "0", "1"]
+    command = [os.path.join(os.path.dirname(library_path()), "headroom-ledger"), str(pid), "0", "1"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode == 0 and done.stdout:
         return json.loads(done.stdout)

@@ -1,6 +1,6 @@
-"""Generates settings_table.h (C++) and docs/settings.md from settings.toml.
+"""Generates settings_table.h (C++), settings_table.py and docs/settings.md from settings.toml.
 
-usage: generate_settings.py cpp|markdown settings.toml OUTPUT
+usage: generate_settings.py cpp|python|markdown settings.toml OUTPUT
 """
 
 import sys
@@ -89,10 +89,14 @@ def markdown(settings: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def python(settings: list[dict]) -> str:
+    return f'"""Generated from settings.toml."""\n\nSETTINGS = {settings!r}\n'
+
+
 def main() -> None:
     kind, source, output = sys.argv[1:4]
     settings = tomllib.loads(Path(source).read_text())["setting"]
-    text = cpp(settings) if kind == "cpp" else markdown(settings)
+    text = {"cpp": cpp, "markdown": markdown, "python": python}[kind](settings)
     Path(output).write_text(text)
 
 

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/kernel_abi.h"
+#include "base/log.h"
 #include "heap/held_arguments.h"
 #include "pager/signals.h"
 
@@ -28,6 +30,27 @@ using heap::HeldText;
 size_t request_bytes(unsigned long request, const void* argument) {
   const size_t said = _IOC_SIZE(request);
   return said != 0 ? said : arena::kPageBytes - reinterpret_cast<uintptr_t>(argument) % arena::kPageBytes;
+}
+
+/// Whether a userfaultfd of the program's, or of a library's, is to watch memory that may move. It would miss what it waits
+/// for: pages are there that it has not filled. The kernel gives the same answer where another one watches.
+bool watches_ours(unsigned long request, const void* argument) {
+  if (static_cast<uint32_t>(request) != static_cast<uint32_t>(UFFDIO_REGISTER) || argument == nullptr) {
+    return false;
+  }
+  const auto* wanted = static_cast<const uffdio_register*>(argument);
+  if (!heap::is_ours(reinterpret_cast<const void*>(wanted->range.start), wanted->range.len)) {
+    return false;
+  }
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true, std::memory_order_relaxed)) {
+    base::log_warning(
+        "a userfaultfd of the program's own, or of a library's, is to watch %llu MiB of memory that may be moved to storage: "
+        "that "
+        "is refused (EBUSY). Raise --large above the size of that allocation, or run the program without Headroom",
+        static_cast<unsigned long long>(wanted->range.len >> 20));
+  }
+  return true;
 }
 
 /// The mode that open() takes when it may create a file.
@@ -194,6 +217,10 @@ HEADROOM_EXPORT int ioctl(int file, unsigned long request, ...) noexcept {
   va_start(arguments, request);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
+  if (__builtin_expect(watches_ours(request, argument), 0)) {
+    errno = EBUSY;
+    return -1;
+  }
   const HeldArgument held(argument, request_bytes(request, argument), true);
   return real_ioctl.get()(file, request, argument);
 }
@@ -202,13 +229,7 @@ HEADROOM_EXPORT int getsockopt(int socket, int level, int name, void* value, soc
   const HeldOut held_bytes(bytes);
   return real_getsockopt.get()(socket, level, name, value, bytes);
 }
-/// Sending without a copy is refused, as on a kernel without it: until the kernel says that it has sent, which the program is
-/// told and we are not, memory would have to stay where it is.
 HEADROOM_EXPORT int setsockopt(int socket, int level, int name, const void* value, socklen_t bytes) noexcept {
-  if (level == SOL_SOCKET && name == SO_ZEROCOPY && heap::large_bytes != SIZE_MAX) {
-    errno = ENOPROTOOPT;
-    return -1;
-  }
   const HeldArgument held(value, bytes, false);
   return real_setsockopt.get()(socket, level, name, value, bytes);
 }

@@ -17,6 +17,7 @@ constexpr const char* kLibraryPrefixes[] = {
     "mca_",       "libmca_",    "libucp",      "libucs",      "libuct",       "libucm",   "libfabric", "libpsm",
     "libibverbs", "librdmacm",  "libmlx",      "libefa",      "libhwloc",     "libevent", "libpmi",    "libcxi",
     "libxpmem",   "libmpl",     "libopa",      "libcoll",     "libhcoll",     "libsharp", "libucc",    "hmca_",
+    "libumap",  // whose memory is watched by itself
 };
 constexpr const char* kBindingPrefixes[] = {"libmpi_mpifh", "libmpi_usempi", "libmpi_cxx",  "libmpichfort", "libmpichcxx",
                                             "libmpifort",   "libmpicxx",     "libmpi_java", "libmpif"};

@@ -9,6 +9,7 @@
 // leaves inside the C library, where it cannot be seen; it is written anew here.
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -16,6 +17,8 @@
 #include "heap/leaving.h"
 
 namespace {
+
+using namespace headroom;
 
 HEADROOM_REAL(fork);
 HEADROOM_REAL(_exit);
@@ -31,7 +34,25 @@ HEADROOM_EXPORT pid_t fork() noexcept {
     errno = ENOMEM;
     return -1;
   }
-  return real_fork.get()();
+  if ((pager::is_running() || pager::is_forked_child()) && !pager::has_descriptors_for_fork()) {
+    static std::atomic<bool> said{false};
+    if (!said.exchange(true, std::memory_order_relaxed)) {
+      base::log_warning(
+          "fork() needs five descriptors for the child's copy of memory, and there are none left; the program is told that "
+          "memory "
+          "is exhausted. Raise `ulimit -n`");
+    }
+    errno = ENOMEM;
+    return -1;
+  }
+  const pid_t child = real_fork.get()();
+  if (child > 0 && pager::take_fork_failure()) {  // somebody was faster
+    while (base::system_call(SYS_wait4, child, nullptr, __WALL, nullptr) == -EINTR) {
+    }
+    errno = ENOMEM;
+    return -1;
+  }
+  return child;
 }
 
 HEADROOM_EXPORT void _exit(int status) {

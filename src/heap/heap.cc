@@ -122,6 +122,12 @@ void enable() {
   large_bytes.store(large, std::memory_order_relaxed);
   pager::call_when_crowded(lower_since_much_stays);
 }
+bool nothing_moves() {
+  constexpr uint64_t kBeyondEverything = uint64_t{1} << 40;
+  const base::Settings& settings = base::settings();
+  return settings.large >= kBeyondEverything && settings.small == base::SmallChoice::kOff &&
+         settings.static_data == base::StaticDataChoice::kOff;
+}
 void disable_in_child() {
   large_bytes.store(SIZE_MAX, std::memory_order_relaxed);
   large_map_bytes = SIZE_MAX;

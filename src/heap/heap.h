@@ -36,6 +36,9 @@ inline void note_small(size_t bytes, const void* caller) {
 /// How deep this thread is inside the MPI library; > 0 means that allocations are the library's.
 extern constinit thread_local int library_depth __attribute__((tls_model("initial-exec")));
 
+/// Whether the user has asked for nothing to move (--large 1T --small off --static-data off).
+bool nothing_moves();
+
 /// From now on large allocations come from the arena (settings are loaded).
 void enable();
 /// No longer (in a forked child).

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -184,6 +185,18 @@ class PlainMemory {
 
  private:
   size_t bytes_;
+};
+
+/// For calls in which a thread is not to be cancelled, as by syscall(), although they are made of such as are.
+class NotCancelled {
+ public:
+  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
+  NotCancelled(const NotCancelled&) = delete;
+  NotCancelled& operator=(const NotCancelled&) = delete;
+
+ private:
+  int before_ = 0;
 };
 
 /// How many of the vectors, counted from the first, may be held together; at least one.

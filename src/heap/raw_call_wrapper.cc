@@ -2,13 +2,14 @@
 // through it, so that memory is held, or pinned where the kernel works on after the call; the others go straight on.
 #include <fcntl.h>
 #include <linux/aio_abi.h>
-#include <pthread.h>
 #include <stdarg.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/kernel_abi.h"
 #include "base/own_descriptors.h"
 #include "base/system_calls.h"
 #include "heap/bare_calls.h"
@@ -18,18 +19,6 @@
 namespace {
 
 using namespace headroom;
-
-/// syscall() is no place to be cancelled in.
-class NotCancelled {
- public:
-  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
-  NotCancelled(const NotCancelled&) = delete;
-  NotCancelled& operator=(const NotCancelled&) = delete;
-
- private:
-  int before_ = 0;
-};
 
 template <typename T>
 T* pointer(long argument) {
@@ -76,6 +65,8 @@ bool concerns_us(long number, const long (&a)[6]) {
       return true;
     case SYS_mmap:
       return (a[3] & MAP_FIXED) != 0;
+    case SYS_ioctl:
+      return static_cast<uint32_t>(a[1]) == static_cast<uint32_t>(UFFDIO_REGISTER);
     default:
       return false;
   }
@@ -89,6 +80,9 @@ bool has_wrapper(long number, const long (&a)[6], const void* caller, long& resu
   switch (number) {
     case SYS_read:
       result = read(file, pointer<void>(a[1]), bytes);
+      return true;
+    case SYS_ioctl:
+      result = ioctl(file, static_cast<unsigned long>(a[1]), pointer<void>(a[2]));
       return true;
     case SYS_write:
       result = write(file, pointer<void>(a[1]), bytes);
@@ -189,7 +183,7 @@ HEADROOM_EXPORT long syscall(long number, ...) noexcept {
   va_end(list);
   long result = -1;
   if (concerns_us(number, arguments)) {
-    const NotCancelled not_cancelled;
+    const heap::NotCancelled not_cancelled;
     if (has_wrapper(number, arguments, __builtin_return_address(0), result)) {
       return result;
     }

@@ -232,6 +232,10 @@ ssize_t send_parts(int socket, const msghdr* message, int flags) {
       *message, false, true, [=](msghdr& part) { return real_sendmsg.get()(socket, &part, flags); }, [](const msghdr&) {});
 }
 
+/// Without a copy (MSG_ZEROCOPY) the kernel keeps the pages until it has sent them, and tells the program alone. Those of
+/// memory that may move it may not have; those of a copy it may keep, when that is gone from here.
+bool is_to_be_kept(const msghdr& message, int flags) { return (flags & MSG_ZEROCOPY) != 0 && held_of(message) > 0; }
+
 ssize_t send_copy(int socket, const msghdr* message, int flags) {
   const size_t bytes = size_of(*message);
   const heap::PlainMemory copy(bytes);
@@ -303,6 +307,9 @@ HEADROOM_EXPORT ssize_t recv(int socket, void* buffer, size_t bytes, int flags) 
 }
 HEADROOM_EXPORT ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   const HeldArgument itself(message, sizeof *message, false);
+  if (is_to_be_kept(*message, flags)) {
+    return send_copy(socket, message, flags);
+  }
   return transfer_message(
       socket, *message, false, [=] { return real_sendmsg.get()(socket, message, flags); },
       [=] { return send_parts(socket, message, flags); }, [=] { return send_copy(socket, message, flags); });
@@ -334,6 +341,11 @@ HEADROOM_EXPORT int recvmmsg(int socket, mmsghdr* messages, unsigned count, int 
   return real_recvmmsg.get()(socket, messages, many, flags, timeout);
 }
 HEADROOM_EXPORT int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags) {
+  for (unsigned index = 0; (flags & MSG_ZEROCOPY) != 0 && index < count; ++index) {
+    if (is_to_be_kept(messages[index].msg_hdr, flags)) {
+      return first_alone(sendmsg(socket, &messages[0].msg_hdr, flags), messages);
+    }
+  }
   if (count > 0 && !may_be_held(held_of(messages[0].msg_hdr))) {
     return first_alone(sendmsg(socket, &messages[0].msg_hdr, flags), messages);
   }

@@ -212,6 +212,21 @@ void move(Span span) {
   trace::count(trace::Counter::kStaticBytes, span.end - span.begin);
 }
 
+/// Once a node, and if it is much: many programs are stripped that have little.
+void warn_of_missing_symbols() {
+  constexpr uint64_t kMuch = 16 << 20;
+  constexpr int64_t kMuchOfBudget = 16;  // a part in so many
+  node::Ledger& ledger = *pager::session().ledger;
+  const uint64_t stays = program.writable.end - program.writable.begin;
+  const bool is_much = stays >= kMuch || static_cast<int64_t>(stays) > ledger.budget / kMuchOfBudget;
+  if (is_much && ledger.told_of_static_data.exchange(1, std::memory_order_relaxed) == 0) {
+    base::log_warning(
+        "the program has no symbol table, so up to %llu MiB of static data stay in memory in each process with this engine; do "
+        "not strip it, or see what `headroom doctor` says of page faults",
+        static_cast<unsigned long long>(stays >> 20));
+  }
+}
+
 }  // namespace
 
 void move_static_data() {
@@ -231,8 +246,7 @@ void move_static_data() {
   if (!has_symbols && pager::engine_serves_kernel()) {
     find_large_gaps(spans);
   } else if (!has_symbols) {
-    base::log_warning("the program has no symbol table, so up to %llu MiB of static data stay in memory with this engine",
-                      static_cast<unsigned long long>((program.writable.end - program.writable.begin) >> 20));
+    warn_of_missing_symbols();
   }
   for (int index = 0; index < spans.count; ++index) {
     move(spans.list[index]);

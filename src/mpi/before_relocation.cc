@@ -92,34 +92,36 @@ void set_hidden(const SymbolTables& tables, int index, bool hidden) {
   }
 }
 
-/// The program's list of loaded objects as its own dynamic section has it, for a program that has a copy of `_r_debug`, which
-/// is empty until it is relocated. nullptr: not found.
-const r_debug* list_of_program() {
+/// The loader's own list of loaded objects, by the loader's own symbol table: a program may have a copy of `_r_debug`, which is
+/// empty until it is relocated. nullptr: not found.
+const r_debug* list_of_loader() {
   const long file = base::system_call(SYS_openat, AT_FDCWD, "/proc/self/auxv", O_RDONLY | O_CLOEXEC, 0);
   if (base::is_error(file)) {
     return nullptr;
   }
-  uintptr_t headers = 0;
-  uintptr_t count = 0;
-  ElfW(auxv_t) entry;
-  while (base::system_call(SYS_read, file, &entry, sizeof entry) == static_cast<long>(sizeof entry)) {
-    headers = entry.a_type == AT_PHDR ? entry.a_un.a_val : headers;
-    count = entry.a_type == AT_PHNUM ? entry.a_un.a_val : count;
-  }
+  constexpr long kMost = 64;  // the kernel gives about twenty
+  ElfW(auxv_t) entries[kMost];
+  const long bytes = base::system_call(SYS_read, file, entries, sizeof entries);
   (void)base::system_call(SYS_close, file);
-  const auto* header = reinterpret_cast<const ElfW(Phdr)*>(headers);
-  uintptr_t load_address = 0;
-  const ElfW(Dyn)* dynamic = nullptr;
-  for (uintptr_t index = 0; index < count; ++index) {
-    if (header[index].p_type == PT_PHDR) {
-      load_address = headers - header[index].p_vaddr;
-    } else if (header[index].p_type == PT_DYNAMIC) {
-      dynamic = reinterpret_cast<const ElfW(Dyn)*>(load_address + header[index].p_vaddr);
-    }
+  uintptr_t begin = 0;
+  uintptr_t headers = 0;
+  for (long index = 0; index < kMost && (index + 1) * static_cast<long>(sizeof *entries) <= bytes; ++index) {
+    begin = entries[index].a_type == AT_BASE ? entries[index].a_un.a_val : begin;
+    headers = entries[index].a_type == AT_PHDR ? entries[index].a_un.a_val : headers;
   }
-  for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
-    if (dynamic->d_tag == DT_DEBUG) {
-      return reinterpret_cast<const r_debug*>(dynamic->d_un.d_ptr);
+  if (begin == 0) {  // the loader was started as a program: the headers are its own, behind its first bytes
+    begin = headers - sizeof(ElfW(Ehdr));
+  }
+  const auto* object = reinterpret_cast<const ElfW(Ehdr)*>(begin);
+  if (headers == 0 || (begin & 4095) != 0 || object->e_ident[0] != ELFMAG0 || object->e_ident[1] != ELFMAG1) {
+    return nullptr;
+  }
+  const auto* segment = reinterpret_cast<const ElfW(Phdr)*>(begin + object->e_phoff);
+  for (int index = 0; index < object->e_phnum; ++index) {
+    if (segment[index].p_type == PT_DYNAMIC) {
+      const SymbolTables tables = tables_of(reinterpret_cast<const ElfW(Dyn)*>(begin + segment[index].p_vaddr), begin);
+      const ElfW(Sym)* symbol = tables.are_known() ? find_symbol(tables, "_r_debug") : nullptr;
+      return symbol != nullptr ? reinterpret_cast<const r_debug*>(begin + symbol->st_value) : nullptr;
     }
   }
   return nullptr;
@@ -163,7 +165,7 @@ ElfW(Sym) * find_symbol(const SymbolTables& tables, const char* name) {
 SymbolTables tables_of_mpi_library() {
   const r_debug* list = &_r_debug;
   if (list->r_map == nullptr) {
-    list = list_of_program();
+    list = list_of_loader();
   }
   for (const link_map* object = list != nullptr ? list->r_map : nullptr; object != nullptr; object = object->l_next) {
     const bool is_program = object->l_prev == nullptr;

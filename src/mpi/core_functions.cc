@@ -1,7 +1,6 @@
 // What backends need of the layers below, gathered in one structure, so that a backend links against nothing but itself.
 #include "mpi/core_functions.h"
 
-#include <dirent.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include "heap/small_objects.h"
 #include "mpi/progress_hook.h"
 #include "mpi/shortcuts.h"
+#include "mpi/transports.h"
 #include "pager/pager.h"
 #include "sched/preemption.h"
 #include "sched/scheduler.h"
@@ -34,36 +34,6 @@ static_assert(sizeof(sched::Wait) <= 64);
 constexpr int kPatienceMs = 5000;
 void (*before_abort)() = nullptr;
 bool tool_below = false;
-
-/// A transport of MPI libraries that memory which may be moved rules out, and how each library is told; only what the user has
-/// not set is set. `without_attach`: it reads peers' memory by system calls; `without_pins`: it keeps pages that it was once
-/// given, and would go on to read and write them when they are no longer the program's.
-void restrict_transports(bool without_attach, bool without_pins) {
-  if (!without_attach && !without_pins) {
-    return;
-  }
-  const char* const ucx = without_attach && without_pins ? "^cma,xpmem,knem,ib" : without_attach ? "^cma" : "^xpmem,knem,ib";
-  const char* const smsc = without_attach && without_pins ? "^cma,xpmem,knem" : without_attach ? "^cma" : "^xpmem,knem";
-  const char* const already = getenv("UCX_TLS");
-  if (without_attach && already != nullptr && strcmp(already, ucx) != 0 && strchr(already, '^') == nullptr &&
-      (strstr(already, "cma") != nullptr || strstr(already, "all") != nullptr || strstr(already, "sm") != nullptr)) {
-    base::log_warning(
-        "UCX_TLS=%s lets UCX attach to other ranks' memory, which fails on memory that is on storage with the "
-        "engine in use; leave it unset, or exclude cma",
-        already);
-  }
-  setenv("UCX_TLS", ucx, 0);
-  setenv("OMPI_MCA_smsc", smsc, 0);
-  if (without_attach) {
-    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-    setenv("MPIR_CVAR_CH4_CMA_ENABLE", "0", 0);
-    setenv("FI_SHM_DISABLE_CMA", "1", 0);
-  }
-  if (without_pins) {
-    setenv("OMPI_MCA_btl", "^openib,ofi,uct", 0);
-    setenv("OMPI_MCA_mtl", "^ofi,psm2", 0);
-  }
-}
 
 /// What the launcher says under one of these names of the environment.
 int launched_number(std::initializer_list<const char*> names, int otherwise) {
@@ -122,33 +92,65 @@ void refuse_launcher_of_open_mpi(const char* abi) {
   }
 }
 
-bool exists(const char* path) { return access(path, F_OK) == 0; }
-
-/// Whether the node has what lets a library keep pages of the program: network cards with RDMA, XPMEM, KNEM.
-bool has_pinning_transports() {
-  bool card = false;
-  if (DIR* folder = opendir("/sys/class/infiniband")) {
-    while (const dirent* entry = readdir(folder)) {
-      card = card || entry->d_name[0] != '.';
+/// Of the node's cards, in words.
+void write_names(const Cards& cards, char* out, size_t room) {
+  const struct {
+    bool is_there;
+    const char* name;
+  } names[] = {{cards.infiniband, "RDMA cards"},
+               {cards.efa, "EFA"},
+               {cards.hfi1, "Omni-Path"},
+               {cards.cxi, "Slingshot"},
+               {cards.gni, "Aries"},
+               {cards.xpmem, "XPMEM"},
+               {cards.knem, "KNEM"}};
+  size_t filled = 0;
+  out[0] = 0;
+  for (const auto& each : names) {
+    if (each.is_there && filled < room) {
+      filled += static_cast<size_t>(snprintf(out + filled, room - filled, "%s%s", filled > 0 ? ", " : "", each.name));
     }
-    closedir(folder);
   }
-  return card || exists("/dev/xpmem") || exists("/dev/knem");
 }
 
-void before_init(const char* abi) {
+/// Once a node: what becomes of its cards, and of what the user has set.
+void tell_of_transports(const Cards& cards, const char* library) {
+  const bool attaches = pager::engine_serves_kernel();
+  const char* const said = overridden_settings();
+  if ((!cards.are_any() && *said == 0) ||
+      pager::session().ledger->told_of_transports.exchange(1, std::memory_order_relaxed) != 0) {
+    return;
+  }
+  char names[128];
+  write_names(cards, names, sizeof names);
+  const bool copies = cards.infiniband && does_ucx_copy(cards, library);
+  base::log_warning("%s%s%s%s%s%s",
+                    cards.are_any() ? "this node has " : "the fault engine in use does not let ranks attach to ",
+                    cards.are_any() ? names : "each other's memory",
+                    !cards.are_any() ? ""
+                    : copies         ? ": UCX copies what goes through RDMA cards, the others are not used"
+                                     : ": they are not used, since they would keep memory that moves",
+                    attaches || !cards.are_any() ? "" : ", nor do libraries attach to other ranks' memory",
+                    *said != 0 ? "; of your settings were overridden: " : "", said);
+}
+
+void before_init(const char* abi, const char* version, const char* library) {
   const bool is_running = pager::start() == base::Status::kOk;
   refuse_launcher_of_open_mpi(abi);
   if (!is_running) {
     return;
   }
-  const bool pins = has_pinning_transports();
-  if (pins && pager::session().ledger->told_of_transports.exchange(1, std::memory_order_relaxed) == 0) {
-    base::log_warning(
-        "this node has RDMA network cards, XPMEM or KNEM, which keep pages of the program's memory; messages go without them "
-        "(UCX_TLS, OMPI_MCA_smsc, OMPI_MCA_btl and OMPI_MCA_mtl are set where you have not)");
+  const Cards cards = find_cards();
+  if (const char* why = why_it_cannot_copy(cards, version); why != nullptr && !heap::nothing_moves()) {
+    base::die(
+        "%s: memory that moves would lose data. Start with --large 1T --small off --static-data off, so that nothing moves, or "
+        "use another MPI library",
+        why);
   }
-  restrict_transports(!pager::engine_serves_kernel(), pins);
+  // Done before the program began; but it may have changed the environment since, and the library is known now.
+  make_transports_copy(cards, pager::engine_serves_kernel(), library);
+  pager::expect_registrations(cards.register_memory());
+  tell_of_transports(cards, library);
 }
 
 /// The library is about to be used by Headroom itself, collectively: a rank that is not under Headroom would take that for
@@ -223,7 +225,18 @@ void after_init(int rank, int size, const char* abi, bool spins) {
   if (size > 1) {
     check_that_all_are_here();
   }
+  pager::note_pins_of_library();
   heap::begin_with_smaller_ones();
+}
+
+bool registers_memory() { return pager::registrations_are_expected(); }
+
+void say_no_room_for_window(uint64_t bytes) {
+  base::log_error(
+      "a window of %.1f MiB must stay in memory, since the MPI library registers it with a network card, and of this rank's "
+      "share of "
+      "--memory only %.1f MiB more may: MPI_ERR_NO_MEM. Raise --memory, or make windows of communicators inside a node",
+      static_cast<double>(bytes) / (1 << 20), static_cast<double>(pager::long_hold_room()) / (1 << 20));
 }
 
 void note_nonblocking_form(bool on) {
@@ -234,7 +247,7 @@ void note_nonblocking_form(bool on) {
 }
 
 void* allocate(uint64_t bytes, bool however_small) {
-  if (bytes == 0 || (bytes < heap::large_bytes && !however_small) || heap::large_bytes == SIZE_MAX ||
+  if (bytes == 0 || heap::nothing_moves() || (bytes < heap::large_bytes && !however_small) || heap::large_bytes == SIZE_MAX ||
       pager::start() != base::Status::kOk) {
     return nullptr;
   }
@@ -360,6 +373,10 @@ const CoreFunctions kCore = {
     release,
     node_place,
     sched::waiters_may_sleep,
+    registers_memory,
+    pager::try_long_hold,
+    pager::drop_long_hold,
+    say_no_room_for_window,
     [] { trace::count(trace::Counter::kReceivesOnBothWays); },
     count_passed,
     count_passed_collective,
@@ -384,6 +401,13 @@ const CoreFunctions kCore = {
 const CoreFunctions& core_functions() { return kCore; }
 
 void note_tool_below() { tool_below = true; }
+
+void prepare_environment() {
+  const base::Settings& settings = base::settings();
+  if (settings.memory != 0 && *settings.storage != 0) {  // else no memory is moved
+    make_transports_copy(find_cards(), pager::engine_will_serve_kernel(), nullptr);
+  }
+}
 
 void call_before_abort(void (*function)()) { before_abort = function; }
 

@@ -7,6 +7,10 @@ namespace headroom::mpi {
 
 const CoreFunctions& core_functions();
 
+/// Makes transports of MPI libraries copy, or excludes them, in the environment: before the program begins, which may fetch the
+/// library's functions from the library's own handle and never come by a wrapper.
+void prepare_environment();
+
 /// A tool of the profiling interface is to see the calls that Headroom makes of the program's: so all messages go through the
 /// MPI library. Before MPI_Init.
 void note_tool_below();

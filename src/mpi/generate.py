@@ -101,7 +101,9 @@ def direct_body(function: Function) -> list[str]:
     ]
     unseen = {"Allreduce": "unseen_allreduces", "Reduce": "unseen_trees"}.get(function.name.removesuffix("_c"))
     if unseen:
-        lines.append(f"    show_unseen(communicator, comm, &Communicator::{unseen});")
+        lines.append("    if (may_be_reduced(sendbuf, recvbuf, count, datatype, op)) {")
+        lines.append(f"      show_unseen(communicator, comm, &Communicator::{unseen});")
+        lines.append("    }")
     if what in ("Allreduce", "Scan", "Reduce"):
         filled = "root" if what == "Reduce" else "communicator.rank"
         lines.append(f"    expect_result_of_library(communicator, {filled}, sendbuf, recvbuf, count, datatype, op);")

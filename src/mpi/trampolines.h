@@ -55,7 +55,7 @@ struct CoreFunctions {
   void (*begin_call_of_waits)();
   void (*end_call_of_waits)();
   void (*polled)(bool found, sched::LookAgain again);
-  void (*before_init)(const char* abi);
+  void (*before_init)(const char* abi, const char* version, const char* library);
   void (*after_init)(int rank, int size, const char* abi, bool spins);
   void (*after_session_init)(const char* abi, bool spins);
   void (*after_finalize)();
@@ -70,6 +70,10 @@ struct CoreFunctions {
   // Messages inside the node (direct/): what this process is there, opening it, and its parts.
   NodePlace (*node_place)();
   bool (*waiters_may_sleep)();
+  bool (*registers_memory)();  // the library, with network cards: its windows must stay
+  bool (*hold_long)(const void* address, uint64_t bytes);
+  void (*drop_long)(const void* address, uint64_t bytes);
+  void (*say_no_room_for_window)(uint64_t bytes);
   void (*count_receive_on_both_ways)();
   void (*count_passed)(PassedFor why, uint64_t bytes);
   void (*count_passed_collective)(CollectivePassedFor why, bool alone);

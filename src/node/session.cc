@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
@@ -20,6 +21,7 @@
 #include "base/settings.h"
 #include "base/system_calls.h"
 #include "node/cores.h"
+#include "node/wait_status.h"
 
 namespace headroom::node {
 namespace {
@@ -448,20 +450,34 @@ void choose_watched(Session& session) {
 
 namespace {
 
-/// Its supervisor knows by which signal it ended, and may say so later.
-void tell_of_death(int rank, int pid, const char* program) {
-  constexpr const char* kWhere = "its own message, or its supervisor's, says why";
-  if (rank >= 0) {
-    log_warning("rank %d (process %d, %s) ended without leaving MPI; its memory and its turn were given back; %s", rank, pid,
-                program, kWhere);
-  } else {
-    log_warning("process %d (%s) ended unexpectedly; its memory was given back; %s", pid, program, kWhere);
+/// Of a rank its supervisor knows by which signal it ended, and may say so later.
+void tell_of_rank(int rank, int pid, const char* program) {
+  log_warning(
+      "rank %d (process %d, %s) ended without leaving MPI; its memory and its turn were given back; its own message, or its "
+      "supervisor's, says why",
+      rank, pid, program);
+}
+
+/// Of a process that was started by a rank, or by a script, nobody else may tell.
+void tell_of_process(Ledger& ledger, int status, int pid, const char* program) {
+  if (status >= 0 && WIFSIGNALED(status)) {
+    log_warning("process %d (%s) was ended by signal %d (%s); its memory was given back", pid, program, WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
+  } else if (ledger.told_of_ends.exchange(1, std::memory_order_relaxed) == 0) {
+    log_warning("process %d (%s) ended past the C library, or by a signal; its memory was given back; who started it knows why",
+                pid, program);
   }
+}
+
+/// Whether somebody wanted it to end: a pool's workers are told to, say.
+bool was_told_to_end(int status) {
+  const int number = status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGPIPE;
 }
 
 /// The process that was this member's has ended, or become another program: takes back what it had, and says so if that was not
 /// to be expected.
-void note_end(const Session& session, Member& member, int process) {
+void note_end(const Session& session, Member& member, int process, int pidfd) {
   const int rank = member.rank.load(std::memory_order_relaxed);
   const int pid = member.pid.load(std::memory_order_relaxed);
   if (pid != process) {
@@ -471,7 +487,10 @@ void note_end(const Session& session, Member& member, int process) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);  // it may have ended before it could
   }
   // Who has ended MPI, or has become another program outside MPI, may end as it likes.
-  const bool is_lost = !has_finalized(member) && (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
+  const bool is_rank = rank >= 0 || is_in_mpi(member);
+  const int status = is_rank ? -1 : wait_status_of(pid, pidfd);
+  const bool is_lost = !has_finalized(member) && !was_told_to_end(status) &&
+                       (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
   if (retire(session, member, process, MemberState::kLeaving, MemberState::kLeft)) {  // only now is its memory really gone
     return;
   }
@@ -479,7 +498,7 @@ void note_end(const Session& session, Member& member, int process) {
     // Whoever ended by an error of Headroom's, or aborted the job, has said so.
     if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
         session.ledger->reporter.load(std::memory_order_acquire) == 0) {
-      tell_of_death(rank, pid, member.executable);
+      is_rank ? tell_of_rank(rank, pid, member.executable) : tell_of_process(*session.ledger, status, pid, member.executable);
     }
   }
 }
@@ -519,7 +538,7 @@ void note_ends_of_all(const Session& session) {
     if (member.replacing.load(std::memory_order_acquire) != 0) {
       ring(session, index);
     } else if (has_ended(pid, until_ns)) {
-      note_end(session, member, pid);
+      note_end(session, member, pid, -1);
     }
   }
   base::close_own(file);
@@ -531,7 +550,7 @@ void watched_ended(Session& session) {
   if (session.watched_index < 0) {
     return;
   }
-  note_end(session, session.ledger->members[session.watched_index], session.watched_pid);
+  note_end(session, session.ledger->members[session.watched_index], session.watched_pid, session.watched_descriptor);
   base::close_own(session.watched_descriptor);
   session.watched_descriptor = -1;
   session.watched_index = -1;

@@ -58,6 +58,9 @@ class FaultEngine {
 /// forced one cannot be had.
 FaultEngine* make_engine();
 
+/// Whether make_engine() will make one that serves the kernel.
+bool may_have_engine_that_serves_kernel();
+
 FaultEngine* make_userfaultfd_engine(bool user_mode_only);  // nullptr if it cannot be had
 FaultEngine* make_sigsegv_engine();
 

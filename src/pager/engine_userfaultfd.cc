@@ -50,6 +50,15 @@ int open_userfaultfd(bool user_mode_only) {
 
 bool too_old = false;  // a userfaultfd could be had, but it cannot do what is needed
 
+/// Tells the kernel what is needed; false if it cannot do that: one before 6.4 lacks write-protection of unpopulated shared
+/// memory.
+bool can_do_what_is_needed(int descriptor) {
+  uffdio_api api = {};
+  api.api = UFFD_API;
+  api.features = kFeatures;
+  return !base::is_error(system_call(SYS_ioctl, descriptor, UFFDIO_API, &api));
+}
+
 class UserfaultfdEngine final : public FaultEngine {
  public:
   bool open(bool user_mode_only) {
@@ -58,11 +67,8 @@ class UserfaultfdEngine final : public FaultEngine {
     if (descriptor_ < 0) {
       return false;
     }
-    uffdio_api api = {};
-    api.api = UFFD_API;
-    api.features = kFeatures;
-    if (base::is_error(system_call(SYS_ioctl, descriptor_, UFFDIO_API, &api))) {
-      base::close_own(descriptor_);  // a kernel before 6.4 lacks write-protection of unpopulated shared memory
+    if (!can_do_what_is_needed(descriptor_)) {
+      base::close_own(descriptor_);
       too_old = true;
       return false;
     }
@@ -75,9 +81,17 @@ class UserfaultfdEngine final : public FaultEngine {
     request.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
     const long result = system_call(SYS_ioctl, descriptor_, UFFDIO_REGISTER, &request);
     if (base::is_error(result)) {
+      if (result == -EBUSY) {
+        base::log_warning(
+            "a userfaultfd of the program's own watches %llu MiB of memory that may be moved to storage; raise --large above "
+            "the "
+            "size of that allocation",
+            static_cast<unsigned long long>(view.bytes >> 20));
+        return Status::kUnavailable;
+      }
       base::log_warning(
-          "userfaultfd cannot watch %llu MiB at %#lx: %s; the kernel is short of memory or mappings (vm.max_map_count), or "
-          "another userfaultfd watches there: raise that, or use --engine sigsegv",
+          "userfaultfd cannot watch %llu MiB at %#lx: %s; the kernel is short of memory or mappings: raise "
+          "vm.max_map_count, or use --engine sigsegv",
           static_cast<unsigned long long>(view.bytes >> 20), view.address, strerror(static_cast<int>(-result)));
       return Status::kUnavailable;
     }
@@ -234,6 +248,19 @@ void die_if_too_old(const char* engine) {
 }
 
 }  // namespace
+
+bool may_have_engine_that_serves_kernel() {
+  const EngineChoice wanted = base::settings().engine;
+  if (wanted != EngineChoice::kAuto) {
+    return wanted == EngineChoice::kUserfaultfd;  // or the process will not start
+  }
+  const int descriptor = open_userfaultfd(false);
+  const bool can = descriptor >= 0 && can_do_what_is_needed(descriptor);
+  if (descriptor >= 0) {
+    base::close_own(descriptor);
+  }
+  return can;
+}
 
 FaultEngine* make_engine() {
   const EngineChoice wanted = base::settings().engine;

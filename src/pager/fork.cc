@@ -258,7 +258,7 @@ void take_hello(Child& child) {
   }
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
-    forget(child);
+    (void)write_all(child.socket, "n", 1);  // no descriptor is left here: it asks for the content then
     return;
   }
   int received = -1;

@@ -48,6 +48,30 @@ bool open_fork_channel() {
   return true;
 }
 
+bool has_descriptors_for_fork() {
+  if (is_forked_child()) {  // make_private_in_child() reads /proc/self/maps
+    const long file = system_call(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    if (!base::is_error(file)) {
+      (void)system_call(SYS_close, file);
+    }
+    return !base::is_error(file);
+  }
+  constexpr int kWanted = 5;  // two sockets, a pipe, and what the child sends
+  long taken[kWanted];
+  int count = 0;
+  for (; count < kWanted; ++count) {
+    taken[count] = system_call(SYS_fcntl, state.partition->descriptor, F_DUPFD_CLOEXEC, 0);
+    if (base::is_error(taken[count])) {
+      break;
+    }
+  }
+  const bool all = count == kWanted;
+  while (count > 0) {
+    (void)system_call(SYS_close, taken[--count]);
+  }
+  return all;
+}
+
 void close_fork_channel() {
   for (const int descriptor :
        {fork_channel.parent_end, fork_channel.child_end, fork_channel.lifeline_write, fork_channel.lifeline_read}) {

@@ -83,7 +83,11 @@ bool receive_by_faults(int socket) {
   });
   char answer = 0;
   // The descriptor stays open here too: were the parent to die, an access would wait rather than read zeros.
-  return watched && arm_lifeline() && send_descriptor(socket, descriptor) && read_all(socket, &answer, 1);
+  if (watched && arm_lifeline() && send_descriptor(socket, descriptor) && read_all(socket, &answer, 1) && answer == 'k') {
+    return true;
+  }
+  base::close_own(descriptor);
+  return false;
 }
 
 void receive_by_stream(int socket) {

@@ -16,9 +16,11 @@ std::atomic<bool> forked_child{false};
 /// Of the thread that forks. What before_fork() has done, the others end: the pager may have started in between.
 struct Prepared {
   bool done;
+  bool failed;       // there were no descriptors or addresses for the child's copy
   uint64_t signals;  // that were blocked before
 };
 thread_local constinit Prepared prepared __attribute__((tls_model("initial-exec"))) = {};
+thread_local constinit bool fork_failed __attribute__((tls_model("initial-exec"))) = false;
 
 }  // namespace
 
@@ -41,16 +43,18 @@ void before_fork() {
   request = {};
   request.kind = RequestKind::kFork;
   perform(request);
-  if (request.status != base::Status::kOk) {
-    base::log_warning("no descriptors or addresses for a fork's copy of memory: the child will not have it (see `ulimit -n`)");
+  const bool failed = request.status != base::Status::kOk;
+  if (failed) {
+    base::log_warning("no descriptors or addresses for a fork's copy of memory (see `ulimit -n`): the fork fails");
   }
-  prepared = {true, signals};
+  prepared = {true, failed, signals};
 }
 
 void after_fork_in_parent() {
   const Prepared before = prepared;
   if (before.done) {
     prepared = {};
+    fork_failed = before.failed;
     transition_lock.unlock();
     finish_fork_in_parent();
     restore_signals(before.signals);
@@ -72,6 +76,11 @@ void after_fork_in_child() {
     }
     return;
   }
+  if (before.failed) {  // the parent tells the program so, where it sees the call; nobody has seen this process
+    for (;;) {
+      (void)base::system_call(SYS_exit_group, 127);
+    }
+  }
   base::set_death_hook(nullptr);
   detail::progress.store(3, std::memory_order_release);
   forked_child.store(true, std::memory_order_release);
@@ -91,6 +100,12 @@ void program_is_replaced(bool replaced) {
     std::atomic<uint32_t>& replacing = detail::the_session.self->replacing;  // by how many threads
     replaced ? replacing.fetch_add(1, std::memory_order_release) : replacing.fetch_sub(1, std::memory_order_release);
   }
+}
+
+bool take_fork_failure() {
+  const bool failed = fork_failed;
+  fork_failed = false;
+  return failed;
 }
 
 bool is_forked_child() { return forked_child.load(std::memory_order_relaxed); }

@@ -197,6 +197,62 @@ void unlock_all() {
   }
 }
 
+namespace {
+
+base::FutexLock long_lock;
+uint16_t* long_counts = nullptr;  // of long holds, by block
+
+/// With the lock held: a count for each block that the process can have.
+bool open_long_counts() {
+  if (long_counts == nullptr) {
+    long_counts = static_cast<uint16_t*>(base::reserve_memory(partition().limit / kBlockBytes * sizeof(uint16_t)));
+  }
+  return long_counts != nullptr;
+}
+
+template <typename Each>
+void for_each_block(const void* address, uint64_t bytes, Each each) {
+  for_each_range(address, bytes, [&](BlockRange range, uintptr_t, uint64_t) {
+    for (uint64_t block = range.first; block < range.first + range.count; ++block) {
+      each(block);
+    }
+  });
+}
+
+}  // namespace
+
+bool try_long_hold(const void* address, uint64_t bytes) {
+  const base::LockHolder lock(long_lock);
+  if (!open_long_counts()) {
+    return false;
+  }
+  uint64_t fresh = 0;
+  for_each_block(address, bytes, [&](uint64_t block) { fresh += long_counts[block] == 0 ? kBlockBytes : 0; });
+  if (fresh > 0 && pinned_bytes.load(std::memory_order_relaxed) + fresh > pin_limit()) {
+    return false;
+  }
+  pinned_bytes.fetch_add(fresh, std::memory_order_relaxed);
+  for_each_block(address, bytes, [](uint64_t block) { ++long_counts[block]; });
+  hold(address, bytes, true);
+  return true;
+}
+
+void drop_long_hold(const void* address, uint64_t bytes) {
+  const base::LockHolder lock(long_lock);
+  drop_hold(address, bytes, true);
+  uint64_t over = 0;
+  for_each_block(address, bytes, [&](uint64_t block) { over += --long_counts[block] == 0 ? kBlockBytes : 0; });
+  pinned_bytes.fetch_sub(over, std::memory_order_relaxed);
+}
+
+uint64_t long_hold_room() {
+  const uint64_t limit = pin_limit();
+  const uint64_t now = pinned_bytes.load(std::memory_order_relaxed);
+  return limit > now ? limit - now : 0;
+}
+
+uint64_t pinned_bytes_now() { return pinned_bytes.load(std::memory_order_relaxed); }
+
 bool is_pinned(const void* address) {
   uint64_t offset = 0;
   return find_offset(partition(), reinterpret_cast<uintptr_t>(address), offset) &&

@@ -86,19 +86,6 @@ int64_t not_reserved(int64_t message_bytes) {
                   : 0;
 }
 
-/// What /proc/self/status says: "VmPTE:", say; 0 if it does not.
-int64_t measure_status(const char* name) {
-  static KeptOpen file("/proc/self/status");
-  LineReader lines(file.descriptor());
-  while (const char* line = lines.next()) {
-    const int64_t bytes = field(line, name);
-    if (bytes >= 0) {
-      return bytes;
-    }
-  }
-  return 0;
-}
-
 /// While memory is enough: how much of the memory that processes share and this one has mapped may be others' or the library's.
 /// (A page of ours is mapped once then, at most.)
 int64_t shared_besides_ours() {
@@ -266,11 +253,24 @@ bool has_blocks_anywhere(const node::Ledger& ledger) {
 
 }  // namespace
 
+int64_t measure_status(const char* name) {
+  static KeptOpen file("/proc/self/status");
+  LineReader lines(file.descriptor());
+  while (const char* line = lines.next()) {
+    const int64_t bytes = field(line, name);
+    if (bytes >= 0) {
+      return bytes;
+    }
+  }
+  return 0;
+}
+
 bool own_memory_exceeds(int64_t bytes) { return measure_roughly() > bytes; }
 
 void call_when_crowded(void (*function)()) { when_crowded.store(function, std::memory_order_release); }
 
 void reserve_other_memory() {
+  look_at_pins();
   if (state.idle.load(std::memory_order_relaxed)) {
     empty_read_buffers();
   }
@@ -278,6 +278,7 @@ void reserve_other_memory() {
 }
 
 bool look_at_other_memory() {
+  look_at_pins();
   const int64_t measured = measure_if_due();  // without the lock: it may take long
   const base::LockHolder lock(transition_lock);
   if (state.armed) {

@@ -149,6 +149,9 @@ bool give_addresses_up(uintptr_t from) {
   return true;
 }
 
+bool engine_will_serve_kernel() {
+  return state.engine != nullptr ? state.engine->serves_kernel() : may_have_engine_that_serves_kernel();
+}
 bool engine_serves_kernel() { return state.engine != nullptr && state.engine->serves_kernel(); }
 base::EngineChoice engine() { return state.engine->kind(); }
 

@@ -66,6 +66,8 @@ void* alias_of(const void* address);
 
 /// Whether the engine lets the kernel touch absent memory (userfaultfd without restriction).
 bool engine_serves_kernel();
+/// Whether it will; asked before there is an engine, of the kernel (a userfaultfd is opened and closed).
+bool engine_will_serve_kernel();
 base::EngineChoice engine();
 
 /// Whether faults are tracked now.
@@ -163,6 +165,20 @@ void unlock(const void* address, uint64_t bytes);
 /// For munlockall().
 void unlock_all();
 
+/// A write hold for as long as a device may use the range, until the matching drop_long_hold(): what a network card has
+/// registered. Counts with what is pinned, each block once. False, and nothing is held, where that much may not be.
+bool try_long_hold(const void* address, uint64_t bytes);
+void drop_long_hold(const void* address, uint64_t bytes);
+/// How many bytes more may be held so; how many are, or are pinned.
+uint64_t long_hold_room();
+uint64_t pinned_bytes_now();
+
+/// The MPI library may register memory with network cards: what the kernel keeps for them is watched.
+void expect_registrations(bool expected);
+bool registrations_are_expected();
+/// What the kernel keeps now is the library's own; what comes beyond it is counted.
+void note_pins_of_library();
+
 /// This process calls execve(), or that has failed.
 void program_is_replaced(bool replaced);
 /// Whether the block that `address`, in evictable memory, lies in is pinned.
@@ -208,6 +224,11 @@ inline constexpr int64_t kPartThatMayComeBack = 8;
 
 /// Processor time that the pager's thread has used.
 int64_t own_processor_ns();
+
+/// Whether a fork would find the descriptors that it needs now. Tried: what is open cannot be compared with limits.
+bool has_descriptors_for_fork();
+/// Whether the last fork of this thread went wrong since there were none, or no memory, after all: the child has ended then.
+bool take_fork_failure();
 
 /// Called around fork() by the forking thread; see fork.cc. In the child the pager no longer runs afterwards.
 void before_fork();

@@ -257,6 +257,12 @@ void end_first_touch();
 // other_memory.cc
 /// Measures what is resident outside the arena and reserves it.
 void reserve_other_memory();
+/// A size in /proc/self/status ("VmPTE:", say), in bytes; 0 if it is not there. On the pager's thread, and in MPI's beginning.
+int64_t measure_status(const char* name);
+// pins.cc
+/// Counts what the kernel keeps for network cards, and says so if it grows while memory is short.
+void look_at_pins();
+// other_memory.cc
 /// The same while memory is enough; true if the node has more resident than its budget, and something that could leave.
 bool look_at_other_memory();
 /// So much more is in use from now on, until it is measured again.

@@ -184,6 +184,7 @@ __attribute__((constructor)) void begin_process() {
   mpi::call_before_abort(end_by_abort);
   heap::how_to_leave = leave_node_at_once;
   mpi::hide_absent_names();
+  mpi::prepare_environment();
   register_fork_handlers();
   heap::enable();
   if (base::settings().static_data == base::StaticDataChoice::kAuto) {

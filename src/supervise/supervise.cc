@@ -23,8 +23,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <initializer_list>
 
 #include "base/launchers.h"
@@ -38,9 +40,9 @@ constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 
 volatile sig_atomic_t program = 0;
 
-volatile sig_atomic_t launcher = 0;  // our parent, if it is a launcher that gave us a process group
+volatile sig_atomic_t launcher = 0;  // whose signals the program has already
 
-/// Launchers send to the whole process group, so the program has it already; everybody else sends to this process.
+/// Most launchers send to the program, too; everybody else sends to this process.
 void pass_on(int number, siginfo_t* info, void*) {
   if (info->si_code != SI_KERNEL && program != 0 && (launcher == 0 || info->si_pid != launcher)) {
     kill(program, number);
@@ -69,19 +71,67 @@ void pass_no_signals_on() {
   }
 }
 
-/// Whether the parent is a launcher, which signals whole process groups; a shell in a rank's place is none.
-bool is_launcher(pid_t parent) {
+/// Of /proc/PID/stat: who started a process, and what it is called; 0 if it cannot be told.
+pid_t parent_and_name(pid_t process, char (&name)[16]) {
   char path[32];
-  char name[32] = {};
-  snprintf(path, sizeof path, "/proc/%d/comm", static_cast<int>(parent));
+  char text[128] = {};  // of which a name may have 15 letters, and any
+  snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(process));
   FILE* file = fopen(path, "re");
   if (file == nullptr) {
+    return 0;
+  }
+  (void)!fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  const char* begin = strchr(text, '(');
+  const char* end = strrchr(text, ')');
+  int parent = 0;
+  if (begin == nullptr || end == nullptr || sscanf(end + 1, " %*c %d", &parent) != 1) {
+    return 0;
+  }
+  snprintf(name, sizeof name, "%.*s", static_cast<int>(end - begin - 1), begin + 1);
+  return parent;
+}
+
+/// Whether srun has started this process, and Slurm will signal it by its process group or ancestry, which are the program's,
+/// too. Where Slurm knows a step's processes by their cgroup it signals those alone that it has started itself, and of a batch
+/// script the first one alone.
+bool slurm_signals_all() {
+  constexpr unsigned long kFirstSpecialStep = 0xffff'fff0;  // batch scripts and interactive shells
+  const char* step = getenv("SLURM_STEP_ID");
+  if (step == nullptr || strtoul(step, nullptr, 10) >= kFirstSpecialStep) {
     return false;
   }
-  const bool known = fgets(name, sizeof name, file) != nullptr;
+  FILE* file = fopen("/proc/self/cgroup", "re");
+  if (file == nullptr) {
+    return true;
+  }
+  char line[512];
+  bool by_cgroup = false;
+  while (fgets(line, sizeof line, file) != nullptr) {
+    const bool tracks = strncmp(line, "0::", 3) == 0 || strstr(line, ":freezer:") != nullptr;
+    by_cgroup = by_cgroup || (tracks && strstr(line, "/job_") != nullptr);
+  }
   fclose(file);
-  name[strcspn(name, "\n")] = 0;
-  return known && headroom::base::is_launcher_name(name);
+  return !by_cgroup;
+}
+
+/// Who has started this process as a rank, if it sends its signals to the program, too: a launcher that gave us a process
+/// group, or Slurm. A shell in a rank's place is none.
+pid_t find_launcher() {
+  constexpr int kMostWrappers = 8;
+  pid_t process = launched_rank() != nullptr ? getppid() : 0;
+  for (int above = 0; process > 1 && above < kMostWrappers; ++above) {
+    char name[16] = {};
+    const pid_t parent = parent_and_name(process, name);
+    if (strcmp(name, "slurmstepd") == 0) {
+      return slurm_signals_all() ? process : 0;
+    }
+    if (headroom::base::is_launcher_name(name)) {
+      return above == 0 && getpgrp() == getpid() ? process : 0;
+    }
+    process = parent;
+  }
+  return 0;
 }
 
 const char* cause(int number) {
@@ -111,18 +161,28 @@ int open_signature() {
   return high;
 }
 
-void warn_if_nobody_signed(int signature, const char* name) {
+int64_t now_ms() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// Who ends sooner may have ended in the constructor of a library, which comes before the preloaded one's.
+constexpr int64_t kWorthSayingMs = 1000;
+
+/// `ran_ms`: for how long the program did.
+void warn_if_nobody_signed(int signature, const char* name, int64_t ran_ms) {
   struct stat status = {};
   const char* active = getenv("HEADROOM_ACTIVE");
   const bool is_known = active != nullptr && strcmp(active, "not") == 0;
-  if (is_known || !is_first_of_node() || signature < 0 || fstat(signature, &status) != 0 || status.st_size > 0) {
+  if (is_known || ran_ms < kWorthSayingMs || !is_first_of_node() || signature < 0 || fstat(signature, &status) != 0 ||
+      status.st_size > 0) {
     return;
   }
   const char* rank = launched_rank();
   fprintf(stderr,
-          "headroom: warning: %s%s: %s ran without Headroom, whose library was not loaded: it is linked statically, built for "
-          "another "
-          "processor or with AddressSanitizer, or runs with other privileges\n",
+          "headroom: warning: %s%s: %s ran without Headroom, whose library did not begin in it: it is linked statically, built "
+          "for another processor, runs with other privileges, or did all its work in a constructor\n",
           rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", name);
 }
 
@@ -164,9 +224,7 @@ int main(int count, char** words) {
     return 2;
   }
   const pid_t parent = getpid();
-  if (launched_rank() != nullptr && getpgrp() == parent && is_launcher(getppid())) {
-    launcher = getppid();
-  }
+  launcher = find_launcher();
   // A signal that comes before the program is there waits until it is.
   sigset_t all;
   sigset_t before;
@@ -198,20 +256,18 @@ int main(int count, char** words) {
     fprintf(stderr, "headroom: error: cannot start %s: %s (see `ulimit -u`)\n", words[2], strerror(errno));
     return 2;
   }
+  const int64_t began_ms = now_ms();
   sigprocmask(SIG_SETMASK, &before, nullptr);
   int status = 0;
   while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFSIGNALED(status)) {
     if (WEXITSTATUS(status) != 126 && WEXITSTATUS(status) != 127) {
-      warn_if_nobody_signed(signature, words[2]);
+      warn_if_nobody_signed(signature, words[2], now_ms() - began_ms);
     }
     return WEXITSTATUS(status);
   }
   const int number = WTERMSIG(status);
-  if (number != SIGTERM && number != SIGKILL && number != SIGINT && number != SIGHUP) {  // which may come before it could sign
-    warn_if_nobody_signed(signature, words[2]);
-  }
   if (is_worth_saying(number)) {
     explain(number, words[2]);
   }

@@ -469,12 +469,9 @@ def test_scripts_lead_to_their_interpreters(tmp_path):
 
 def test_runs_of_a_batch_script_are_jobs_of_their_own(monkeypatch):
     """Slurm's daemon has started them all; of what srun has started it is what they have in common."""
-
-    class Daemon:
-        pid, create_time = 1, staticmethod(lambda: 5.0)
-        name = staticmethod(lambda: "slurmstepd")
-
-    monkeypatch.setattr(machine.psutil.Process, "parents", lambda _: [Daemon])
+    above = machine.process_above
+    monkeypatch.setattr(machine, "process_above", lambda pid: above(pid) if pid == os.getpid() else ("slurmstepd", 0, 500))
+    daemon = f"{os.getppid()}.500"
     for name in [name for names in machine.STEP_NAMES for name in names]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
@@ -483,7 +480,7 @@ def test_runs_of_a_batch_script_are_jobs_of_their_own(monkeypatch):
     monkeypatch.setenv("SLURM_STEP_ID", str(machine.FIRST_SPECIAL_STEP + 11))
     assert machine.job_name().startswith(own)
     monkeypatch.setenv("SLURM_STEP_ID", "3")
-    assert machine.job_name() == "1.500"
+    assert machine.job_name() == daemon
 
 
 def test_launchers_that_are_not_known(tmp_path):

@@ -60,6 +60,14 @@ def test_a_program_that_defines_such_names_itself(mpi, tmp_path):
     assert run.total("messages_direct") == 2
 
 
+def test_a_program_that_the_loader_is_told_to_run(tmp_path):
+    """It has the loader's list in a copy, and the kernel knows of the loader alone."""
+    program = compile_program(None, "copied_loader_list.c", "-no-pie", "-fno-pie")
+    loader = re.search(r"interpreter: (.*)]", subprocess.run(["readelf", "-l", program], capture_output=True, text=True).stdout)
+    run = headroom_run([loader[1], program], tmp_path, memory="64M")
+    assert run.status == 0 and run.output == "right\n", run.errors
+
+
 @pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a rank"])
 def test_a_compiler(inside, tmp_path):
     """Compilers are programs without PIE, and start others."""

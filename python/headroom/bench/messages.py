@@ -25,7 +25,7 @@ from headroom.bench.programs import (
     write_figures,
 )
 from headroom.errors import Refused
-from headroom.run import check_output
+from headroom.rank import check_output
 
 SOURCE = Path(__file__).parent / "messages.c"
 # Group of measurements: ranks, and what the program is asked for.
@@ -102,7 +102,7 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     settings = (NETWORK if elsewhere else CROWDED if crowded else SINGLE_COPY)[found.kind]
     start, what = [*found.command, "-n", ranks], group.split()[0]
     under = [*start, *(["sh", "-c", ON_NODE_OF_ITS_OWN, f"bench-{os.getpid()}"] if elsewhere else [])]
-    under += [sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--direct", "on"]
+    under += [sys.executable, "-P", "-m", "headroom.start", "run", "--summary", "off", "--direct", "on"]
     sides = [([*start, program, what], setting) for setting in (*settings, settings[0])]
     sides.append(([*under, program, what], settings[0] if elsewhere else {}))
     more = {"turns": ["--mode", "turns"]} if group == "work" else {}

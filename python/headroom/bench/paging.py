@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import click
 
-from headroom import hard_limit, settings
+from headroom import hard_limit, options
 from headroom.bench.paging_groups import GIB, GROUPS, MIB, SWAP_BYTES, Group
 from headroom.bench.programs import (
     CROWDED,
@@ -41,7 +41,7 @@ from headroom.bench.programs import (
     write_figures,
 )
 from headroom.errors import Refused
-from headroom.run import check_output
+from headroom.rank import check_output
 
 PHASES = Path(__file__).parent / "paging.c"
 APPLICATIONS = Path(__file__).parent / "applications.c"
@@ -129,11 +129,11 @@ class Side(NamedTuple):
 
     @property
     def is_headroom(self) -> bool:
-        return "headroom.command" in self.before
+        return "headroom.start" in self.before
 
 
 def sides_of(swap: bool, limits: bool, peers: list[str], engines: list[str], storage: str) -> list[Side]:
-    command = [sys.executable, "-m", "headroom.command", "run", "--summary", "off", "--storage", storage, "--engine"]
+    command = [sys.executable, "-P", "-m", "headroom.start", "run", "--summary", "off", "--storage", storage, "--engine"]
     run = [*command, engines[0]]
     sides = [Side("plain", [], False, False), Side("again", [], False, False)]
     sides.append(Side("enough", run, False, False, enough=True))
@@ -316,7 +316,7 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
     multiple=True,
     default=["auto"],
     show_default=True,
-    type=settings.choice_of("engine"),
+    type=options.choice_of("engine"),
     help="the fault engine, as of `headroom run`; further ones get a column each",
 )
 @click.option("--tuned-swap", is_flag=True, help="let swap read 128 pages at once (vm.page-cluster=7) meanwhile")

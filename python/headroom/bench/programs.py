@@ -13,7 +13,7 @@ import click
 
 from headroom import launcher
 from headroom.errors import Refused
-from headroom.run import library_path
+from headroom.rank import library_path
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -42,7 +42,7 @@ def compile_program(prefix: Path, source: Path, folder: Path) -> Path:
     if not compiler.exists():
         raise Refused(f"{compiler} is not there: --mpi names a folder with bin/mpicc and bin/mpiexec")
     # Headroom's headers, where it is installed or in the source tree.
-    headers = [f"-I{place}" for place in (library_path().parents[1] / "include", source.parents[3] / "include")]
+    headers = [f"-I{place}" for place in (Path(library_path()).parents[1] / "include", source.parents[3] / "include")]
     command = [compiler, "-O2", "-pthread", *headers, "-o", program, source]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

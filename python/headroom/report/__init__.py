@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from headroom.errors import Refused, warn
+from headroom.rank import COMMAND_FILE, check_output
 from headroom.report.advice import advise, shares
 from headroom.report.messages import figures, has_messages
 from headroom.report.progress import progress_of
 from headroom.report.trace import read_run, trace_files
-from headroom.run import COMMAND_FILE, check_output
 
 
 def command_of(directory: Path) -> str:

@@ -93,8 +93,8 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
             )
     elif busy > LITTLE:
         text = (
-            f"{read:.0f} MiB were read and {written:.0f} MiB written in {seconds:.0f} s ({moved / seconds:.0f} MiB/s): little of "
-            f"it was waited for, but moving it took about {busy:.0%} of the processes' time."
+            f"{read:.0f} MiB were read and {written:.0f} MiB written in {seconds:.0f} s ({moved / seconds:.0f} MiB/s): little "
+            f"of it was waited for, but moving it took about {busy:.0%} of the processes' time."
         )
         if written > 2 * (read + missing):
             text += " The same memory was written again and again."
@@ -134,6 +134,6 @@ def _advise_on_memory(node: Node, limit: dict[str, float]) -> list[str]:
         )
     said.sort(reverse=True)
     return [text for _, text in said] or [
-        f"Memory was short, and it cost little: {read:.0f} MiB were read and {written:.0f} MiB written, and processes waited for "
-        f"storage {where['waiting for storage']:.0%} of the time."
+        f"Memory was short, and it cost little: {read:.0f} MiB were read and {written:.0f} MiB written, and processes waited "
+        f"for storage {where['waiting for storage']:.0%} of the time."
     ]

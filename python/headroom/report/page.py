@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from headroom.report import messages, sites
-from headroom.report.advice import advise, seconds_in, shares, waited_for_storage
+from headroom.report.advice import advise, allocated_bytes, needed_bytes, seconds_in, shares, waited_for_storage
 from headroom.report.progress import progress_of
 from headroom.report.trace import BLOCKED, COMPUTES, READY, Node
 

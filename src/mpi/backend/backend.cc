@@ -14,6 +14,7 @@
 // order of folding (MPICH 5.0.2 gives other sums by MPI_Iallreduce than by MPI_Allreduce, from 4 ranks on).
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
+#include <dlfcn.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -38,6 +39,7 @@ namespace {
 const CoreFunctions* core = nullptr;
 bool direct_on = false;         // some messages do not enter the library (communicators.inc)
 bool nonblocking_form = false;  // agreed at MPI_Init, as is
+bool job_registers = false;     // on some node the library registers memory with network cards; agreed, too
 bool several_threads = false;   // may call: MPI_THREAD_MULTIPLE
 base::CallingThreads* calling_threads = nullptr;
 bool library_counts = false;     // collectives (collectives.inc)
@@ -321,6 +323,18 @@ void make_some_progress() {
   }
 }
 
+/// Before the library's own MPI_Init: which it is, and where it lies, decides what it is told.
+void before_library_begins() {
+  static char version[MPI_MAX_LIBRARY_VERSION_STRING + 1];  // 8 KiB
+  int length = 0;
+  if (real.Get_library_version[1] == nullptr || real.Get_library_version[1](version, &length) != MPI_SUCCESS) {
+    version[0] = 0;
+  }
+  Dl_info place = {};
+  (void)dladdr(reinterpret_cast<void*>(real.Comm_rank[1]), &place);
+  core->before_init(HEADROOM_ABI_NAME, version, place.dli_fname);
+}
+
 void agree_at_init() {
   int rank = 0;
   int size = 1;
@@ -330,17 +344,19 @@ void agree_at_init() {
   library_counts = spins;  // both are so unless it is Open MPI
   core->after_init(rank, size, HEADROOM_ABI_NAME, spins);
   make_some_progress();
-  int wanted = core->needs_nonblocking_form() ? 1 : 0;
-  int agreed = wanted;
+  // Nodes may differ in these.
+  const int wanted[2] = {core->needs_nonblocking_form() ? 1 : 0, core->registers_memory() ? 1 : 0};
+  int agreed[2] = {wanted[0], wanted[1]};
   if (size > 1) {
-    real.Allreduce[1](&wanted, &agreed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    real.Allreduce[1](wanted, agreed, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   }
-  if (agreed != 0) {
+  job_registers = agreed[1] != 0;
+  if (agreed[0] != 0) {
     real.Comm_create_keyval[1](MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &form_key, nullptr);
     nonblocking_form = true;
   }
   agree_on_direct(size);
-  core->note_nonblocking_form(agreed != 0);
+  core->note_nonblocking_form(agreed[0] != 0);
 }
 
 template <int kProfiled>
@@ -349,7 +365,7 @@ int wrap_Init(int* argc, char*** argv) {
     return real.Init[kProfiled](argc, argv);
   }
   const InsideLibrary inside;
-  core->before_init(HEADROOM_ABI_NAME);
+  before_library_begins();
   const int error = real.Init[kProfiled](argc, argv);
   if (error == MPI_SUCCESS) {
     agree_at_init();
@@ -363,7 +379,7 @@ int wrap_Init_thread(int* argc, char*** argv, int required, int* provided) {
     return real.Init_thread[kProfiled](argc, argv, required, provided);
   }
   const InsideLibrary inside;
-  core->before_init(HEADROOM_ABI_NAME);
+  before_library_begins();
   const int error = real.Init_thread[kProfiled](argc, argv, required, provided);
   if (error == MPI_SUCCESS) {
     agree_at_init();
@@ -377,10 +393,11 @@ int wrap_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* ses
     return real.Session_init[kProfiled](info, errhandler, session);
   }
   const InsideLibrary inside;
-  core->before_init(HEADROOM_ABI_NAME);
+  before_library_begins();
   const int error = real.Session_init[kProfiled](info, errhandler, session);
   if (error == MPI_SUCCESS) {
     core->after_session_init(HEADROOM_ABI_NAME, library_spins());
+    job_registers = job_registers || core->registers_memory();
   }
   return error;
 }

@@ -1,0 +1,55 @@
+// What the kernel keeps in memory for network cards (VmPin in /proc/self/status), beyond what it does for the MPI library's own
+// buffers. While memory may move libraries are told to copy (mpi/transports.cc), so that it should be what windows hold, and
+// now and then a message that is just being received; where it grows while memory is short somebody pins what moves, and that
+// is said.
+#include <fcntl.h>
+
+#include "base/log.h"
+#include "base/own_descriptors.h"
+#include "pager/line_reader.h"
+#include "pager/pager.h"
+#include "pager/state.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+std::atomic<bool> expected{false};
+std::atomic<int64_t> library_bytes{0};
+
+int64_t measure_pins() { return measure_status("VmPin:"); }
+
+}  // namespace
+
+void expect_registrations(bool now_expected) { expected.store(now_expected, std::memory_order_relaxed); }
+bool registrations_are_expected() { return expected.load(std::memory_order_relaxed); }
+
+void note_pins_of_library() {
+  if (registrations_are_expected()) {
+    library_bytes.store(measure_pins(), std::memory_order_relaxed);
+  }
+}
+
+void look_at_pins() {
+  if (!registrations_are_expected()) {
+    return;
+  }
+  constexpr int64_t kOfMessages = 16 << 20;  // of those that are just being received
+  constexpr int kLooks = 3;                  // in a row
+  static int64_t before = 0;
+  static int grown = 0;
+  const int64_t pinned = measure_pins() - library_bytes.load(std::memory_order_relaxed);
+  trace::count_peak(trace::Counter::kPinnedBytesPeak, pinned > 0 ? static_cast<uint64_t>(pinned) : 0);
+  const bool is_more = pinned > static_cast<int64_t>(pinned_bytes_now()) + kOfMessages && pinned > before;
+  grown = is_more ? grown + 1 : 0;
+  before = pinned;
+  if (state.armed && grown >= kLooks && state.session->ledger->told_of_pins.exchange(1, std::memory_order_relaxed) == 0) {
+    base::log_warning(
+        "the kernel keeps %.1f MiB of this process in memory for a network card, though messages are meant to be copied; what "
+        "it "
+        "keeps cannot leave, and may be wrong once it moves: unset what chooses transports (UCX_*, FI_*, OMPI_MCA_*)",
+        static_cast<double>(pinned) / (1 << 20));
+  }
+}
+
+}  // namespace headroom::pager
