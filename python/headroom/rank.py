@@ -1,8 +1,8 @@
 """Starting a rank's program: what `headroom run` does under a launcher, without what a command line with help takes.
 
 Settings go into the environment and exec() replaces this process by a small supervisor (src/supervise), which starts the
-program, passes signals on, returns its exit status, and says so if a signal ends it. A node may start a hundred at once, so what
-takes long to import is imported where it is needed (a test looks).
+program, passes signals on, returns its exit status, and says so if a signal ends it. A node may start a hundred ranks at once,
+so what takes long to import is imported where it is needed (a test looks).
 """
 
 import _signal  # the module without the underscore takes longer than all that is done here

@@ -1,7 +1,8 @@
 """`headroom run`: starts a program with the preloaded library, under a launcher or by starting one.
 
 Under a launcher (mpiexec -n 4 headroom run ./app) this process becomes the program (rank.py). With -n it starts the
-launcher that belongs to the program's MPI, which starts `headroom run` once a rank; it then passes signals on and returns the launcher's exit status.
+launcher that belongs to the program's MPI, which starts `headroom run` once a rank; it then passes signals on and returns the
+launcher's exit status.
 """
 
 import os

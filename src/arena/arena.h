@@ -51,6 +51,7 @@ inline constexpr uint64_t kWritable = 1 << 6;  // the view, or what is mapped of
 inline constexpr uint64_t kMarker = 1 << 7;    // read ahead and left unmapped, so that its first use moves the window on
 inline constexpr uint64_t kOutOnce = 1 << 8;   // was evicted
 inline constexpr uint64_t kOutTwice = 1 << 9;  // was evicted again
+inline constexpr uint64_t kShared = 1 << 10;   // forked children map its memory: who holds it waits for the pager
 inline constexpr uint64_t kPinned = 1 << 11;   // one of the holds lasts as long as the content (pager::pin)
 inline constexpr uint64_t kLocked = 1 << 12;   // another lasts until munlock (pager::try_lock)
 inline constexpr uint64_t kUndefined =

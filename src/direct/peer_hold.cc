@@ -19,7 +19,7 @@ uint64_t amount_of(const PeerRange& range) { return arena::kHold + (range.write 
 /// not have noticed the peer writing it either. `own`: this process's part is used where the program sees it.
 bool is_there(uint64_t word, bool write, bool own) {
   const uint64_t wanted = (write || own ? arena::kMapped : 0) | (write ? arena::kWritable : 0);
-  return arena::state_of(word) == arena::kResident && (word & wanted) == wanted;
+  return arena::state_of(word) == arena::kResident && (word & (wanted | arena::kShared)) == wanted;
 }
 
 struct Blocks {

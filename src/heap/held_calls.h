@@ -23,6 +23,19 @@ namespace headroom::heap {
 /// Whether any of the buffer lies in evictable memory: of a static array only the middle may.
 inline bool is_ours(const void* address, size_t bytes) { return __builtin_expect(pager::overlaps(address, bytes), 0); }
 
+/// Pages that a forked child has only read it shares with its parent, who may take them back; the kernel would not wait for
+/// them. Those that it writes are its own. (What it may not write stays as it is.)
+inline void make_own(const void* address, size_t bytes) {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
+  const uintptr_t end = reinterpret_cast<uintptr_t>(address) + bytes;
+  for (uintptr_t page = reinterpret_cast<uintptr_t>(address) & ~(arena::kPageBytes - 1); page < end;
+       page += arena::kPageBytes) {
+    while (base::system_call(SYS_madvise, page, arena::kPageBytes, kPopulateWrite) == -EFAULT) {
+      (void)*reinterpret_cast<const volatile char*>(page);  // it was just taken back
+    }
+  }
+}
+
 /// A forked child has no pager to hold anything: it touches the pages, and they stay its own.
 inline void hold(const void* address, size_t bytes, bool write) {
   if (!pager::is_forked_child()) {
@@ -36,6 +49,9 @@ inline void hold(const void* address, size_t bytes, bool write) {
     (void)static_cast<const volatile char*>(address)[at];
   }
   (void)static_cast<const volatile char*>(address)[bytes - 1];
+  if (!pager::engine_serves_kernel()) {
+    make_own(address, bytes);
+  }
 }
 inline void drop_hold(const void* address, size_t bytes, bool write) {
   if (!pager::is_forked_child()) {

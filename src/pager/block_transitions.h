@@ -61,6 +61,13 @@ constexpr NextWord fail_writing(uint64_t word) {
   return (word & ~kStateMask) | kResident | kDirty;
 }
 
+/// Forked children are to map its memory, until somebody writes to it or holds it. (It goes with the block's memory.)
+constexpr NextWord begin_sharing(uint64_t word) {
+  using namespace arena;
+  const bool may_change = (word & kHoldMask) != 0 || (word & kWritable) != 0;
+  return may_change || (word & kStateMask) != kResident ? NextWord() : word | kShared;
+}
+
 /// The program's access is taken away; its view is to be hidden next.
 constexpr NextWord take_access(uint64_t word) {
   using namespace arena;

@@ -69,7 +69,7 @@ bool begin_write(uint64_t block) {
 }
 
 void undo_write(uint64_t block) {
-  const bool writable = may_write(block);  // a forked child may still need the content
+  const bool writable = is_given_to_all(block);  // a forked child may still need the content
   state.engine->map(view_of_block(*state.partition, block), writable);
   (void)make_transition(word_of(block), [writable](uint64_t word) { return next::undo_writing(word, writable); });
   state.resident.returned(block);

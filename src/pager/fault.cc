@@ -171,7 +171,8 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
   // A dirty block may as well be mapped writable: there is nothing to learn from its next write. What a probe has made writable
   // stays so.
   const bool was_writable = (word & kWritable) != 0;
-  const bool writable = write || was_writable || ((word & kDirty) != 0 && state_of(word) == kResident && may_write(block));
+  const bool writable =
+      write || was_writable || ((word & kDirty) != 0 && state_of(word) == kResident && is_given_to_all(block));
   if ((word & kMapped) == 0 && (had_pages || was_writable)) {
     state.engine->hide(view);  // map() would lift the protection of all of it, and each page fault once more
   }

@@ -6,9 +6,16 @@
 //   child, after     maps the memfd privately, watches it with a userfaultfd of its own for missing *and minor* faults (with
 //                    missing alone, a page that the child has only read would show the parent's later writes), and sends
 //                    that descriptor to the parent's pager over a socket made before the fork
-//   parent's pager   serves the child's faults by copying the block into it, from memory or from storage; and before the
-//                    parent's first write to a block, or before its content is given up, copies the block into each child
-//                    that has not got it
+//   parent's pager   serves the child's faults: of a block that is in memory, and that nobody changes or holds, the child maps
+//                    the same pages, read-only (the block is *shared* then); else the block is copied into it, from memory or
+//                    from storage. Before the parent's first write to a block, or before its content is given up, the block is
+//                    copied into each child that has not got it
+//
+// To stop sharing a block its content is saved and its memory punched, which takes it out of all mappings, the children's too,
+// but for pages that they have written; then each child gets a copy, and the block its memory back. That is as when a block is
+// evicted and read again at once, so the same rule holds: not while somebody holds it. A shared block counts as absent for
+// whoever wants to hold it (hold.cc, direct/peer_hold.cc), so that the pager stops the sharing first; and it never becomes
+// shared while it is held.
 //
 // The child's writes go to its own pages. When its end of the socket closes it gets everything that is left, at once: a child
 // that has ended or called exec() has no memory to copy into and is forgotten, one that has only closed its descriptors goes
@@ -29,9 +36,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "arena/whole_blocks.h"
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "base/own_descriptors.h"
+#include "pager/block_transitions.h"
 #include "pager/checksums.h"
 #include "pager/fork_channel.h"
 #include "pager/state.h"
@@ -58,6 +67,7 @@ struct Child {
 Child children[kMaxForkChildren];
 std::atomic<int> living_children{0};
 char* bounce = nullptr;  // one block, for content that is on storage
+char* moved = nullptr;   // one block, of which sharing ends
 char* zeros = nullptr;
 
 bool bit(const uint64_t* bits, uint64_t index) { return (bits[index / 64] >> (index % 64) & 1) != 0; }
@@ -194,7 +204,7 @@ bool copy_block(Child& child, uint64_t block, const char* source) {
   return false;
 }
 
-void give(Child& child, uint64_t block) {
+void give_copy(Child& child, uint64_t block) {
   const char* source = bit(child.zero, block) ? zeros : content_of(block);
   if (!child.used || bit(child.given, block)) {
     return;  // waiting for a transfer has served others, this child perhaps among them
@@ -209,11 +219,83 @@ void give(Child& child, uint64_t block) {
 /// the parent punches its own; or the child has discarded it itself.
 void give_zeros_again(Child& child, uint64_t block) { (void)copy_block(child, block, zeros); }
 
+/// Maps the block's own pages at the child's `address`, but for those that the child has written itself. 0, or -errno: -EFAULT
+/// if a page is not there.
+long map_pages(int descriptor, uintptr_t address, uint64_t bytes) {
+  uint64_t done = 0;
+  uint64_t step = bytes;
+  while (done < bytes) {
+    uffdio_continue request = {};
+    request.range = {address + done, bytes - done < step ? bytes - done : step};
+    const long result = system_call(SYS_ioctl, descriptor, UFFDIO_CONTINUE, &request);
+    done += request.mapped > 0 ? static_cast<uint64_t>(request.mapped) : 0;
+    if (!base::is_error(result)) {
+      continue;
+    }
+    if (result == -EEXIST || (result == -ENOENT && step == kPageBytes)) {
+      done += kPageBytes;
+    } else if (result == -ENOENT) {
+      step = kPageBytes;  // the child has changed rights on a part, or mapped something over it: page by page
+    } else if (result != -EAGAIN && result != -EINTR) {
+      return result;
+    }
+  }
+  uffdio_range range = {address, bytes};
+  (void)system_call(SYS_ioctl, descriptor, UFFDIO_WAKE, &range);
+  return 0;
+}
+
+bool is_shared(uint64_t block) { return (word_of(block).load(std::memory_order_acquire) & kShared) != 0; }
+
+/// Whether the block may be mapped in children from now on.
+bool start_sharing(uint64_t block) {
+  return is_shared(block) || (is_apart(block) && !is_written_remotely(view_of_block(*state.partition, block)) &&
+                              make_transition(word_of(block), next::begin_sharing));
+}
+
+/// Lets the child map the block; false if it is to get a copy.
+bool share(Child& child, uint64_t block) {
+  if (bit(child.zero, block) || !start_sharing(block)) {
+    return false;
+  }
+  const View view = view_of_block(*state.partition, block);
+  long error = map_pages(child.fault_descriptor, view.address, view.bytes);
+  if (error == -EFAULT) {
+    // What was mapped is to be taken back all the same, so the block does not count as given.
+    error = copy_pages(child.fault_descriptor, view.address, content_of(block), view.bytes);
+  }
+  if (error != 0) {
+    forget(child, error == -ESRCH);
+  } else {
+    trace::count(Counter::kForkBlocksShared);
+  }
+  return true;
+}
+
+/// Whether the child has ended, or become another program: it has no memory any more.
+bool is_gone(const Child& child) {
+  uffdio_writeprotect nothing = {};
+  nothing.range = {state.partition->base, kPageBytes};
+  return system_call(SYS_ioctl, child.fault_descriptor, UFFDIO_WRITEPROTECT, &nothing) == -ESRCH;
+}
+
+void stop_sharing_at_last(uint64_t block) {
+  while (!stop_sharing(block)) {
+    (void)collect_transfers();
+  }
+}
+
 /// Gives the child all that it has not got, and lets go of it.
 void complete(Child& child) {
-  for (uint64_t block = 0; child.used && block < child.blocks; ++block) {
-    if (!bit(child.given, block)) {
-      give(child, block);
+  for (uint64_t block = 0; child.used && !is_gone(child) && block < child.blocks; ++block) {
+    if (bit(child.given, block)) {
+      continue;
+    }
+    if (is_shared(block)) {
+      stop_sharing_at_last(block);
+    }
+    if (child.used && !bit(child.given, block)) {
+      give_copy(child, block);
     }
   }
   forget(child);
@@ -276,7 +358,11 @@ void serve_child_faults(Child& child) {
     if (message.event == UFFD_EVENT_PAGEFAULT &&
         find_offset(*state.partition, static_cast<uintptr_t>(message.arg.pagefault.address), offset)) {
       const uint64_t block = block_of(offset);
-      bit(child.given, block) ? give_zeros_again(child, block) : give(child, block);
+      if (bit(child.given, block)) {
+        give_zeros_again(child, block);
+      } else if (!share(child, block)) {
+        give_copy(child, block);
+      }
     }
   }
 }
@@ -338,8 +424,54 @@ bool may_write(uint64_t block) {
     if (child.fault_descriptor < 0) {
       return false;  // forked a moment ago; goes on when it has said hello or is gone
     }
-    give(child, block);
   }
+  if (is_shared(block)) {
+    return stop_sharing(block);
+  }
+  for (Child& child : children) {
+    if (child.used && block < child.blocks && !bit(child.given, block) && !bit(child.zero, block)) {
+      give_copy(child, block);
+    }
+  }
+  return true;
+}
+
+bool is_given_to_all(uint64_t block) {
+  for (const Child& child : children) {
+    if (child.used && block < child.blocks && !bit(child.given, block) && !bit(child.zero, block)) {
+      return false;
+    }
+  }
+  return !is_shared(block);
+}
+
+bool stop_sharing(uint64_t block) {
+  const uint64_t word = word_of(block).load(std::memory_order_acquire);
+  if ((word & kShared) == 0) {
+    return true;
+  }
+  if (state_of(word) == kWriting) {
+    return false;
+  }
+  auto* const memory = reinterpret_cast<char*>(state.partition->alias + block * kBlockBytes);
+  memcpy(moved, memory, kBlockBytes);
+  punch(*state.partition, block, 1);
+  for (Child& child : children) {
+    // One that has not said hello yet has mapped nothing, and is given the block later.
+    if (child.used && child.fault_descriptor >= 0 && block < child.blocks && !bit(child.given, block) &&
+        !bit(child.zero, block) && copy_block(child, block, moved)) {
+      set_bit(child.given, block);
+      trace::count(Counter::kForkBlocksCopied);
+    }
+  }
+  if (make_whole(*state.partition, block, {block, 1}) != base::Status::kOk) {
+    die_without_memory();
+  }
+  memcpy(memory, moved, kBlockBytes);
+  if ((word & kMapped) != 0) {
+    state.engine->map(view_of_block(*state.partition, block), false);  // what was mapped is said to be
+  }
+  change_word(word_of(block), kShared, 0);  // last: until then holders ask
   return true;
 }
 
@@ -350,6 +482,7 @@ void wait_until_may_write(uint64_t block) {
         take_hello(child);
       }
     }
+    (void)collect_transfers();  // a shared block may be on its way to storage
   }
 }
 
@@ -401,8 +534,9 @@ base::Status prepare_fork() {
   if (bounce == nullptr) {
     bounce = static_cast<char*>(base::reserve_memory(kBlockBytes));
     zeros = static_cast<char*>(base::reserve_memory(kBlockBytes));
+    moved = static_cast<char*>(base::reserve_memory(kBlockBytes));
   }
-  if (bounce == nullptr || zeros == nullptr || !open_fork_channel()) {
+  if (bounce == nullptr || zeros == nullptr || moved == nullptr || !open_fork_channel()) {
     return base::Status::kNoMemory;
   }
   if (new_child() == nullptr) {

@@ -12,6 +12,11 @@ inline constexpr int kMaxForkChildren = 64;
 // Called by the pager thread.
 /// Gives the block to every living child that has not got it, since it is about to change. False: some child is not ready.
 bool may_write(uint64_t block);
+/// Whether that is so already: every living child has the block. Changes nothing.
+bool is_given_to_all(uint64_t block);
+/// If children map the block's memory they get copies instead, and the block memory of its own. False if it is being written
+/// out: to be tried again when that has ended.
+bool stop_sharing(uint64_t block);
 void wait_until_may_write(uint64_t block);
 /// Descriptors to wait for (at most 2 * kMaxForkChildren), and what to do when one is readable.
 int fork_descriptors(int* out);

@@ -37,7 +37,7 @@ void bring_blocks(BlockRange range, bool write) {
 
 bool is_there(uint64_t word, bool write) {
   const uint64_t wanted = kMapped | (write ? kWritable : 0);
-  return state_of(word) == kResident && (word & wanted) == wanted;
+  return state_of(word) == kResident && (word & (wanted | kShared)) == wanted;
 }
 
 /// After holds were added: sees to it that the blocks are there. `address` and `bytes` are what of them the caller means.
@@ -135,7 +135,7 @@ bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& of
   for (uint64_t block = range.first; block < range.first + range.count; ++block) {
     const uint64_t before = word_of(block).fetch_add(kHold + (write ? kWriteHold : 0), std::memory_order_seq_cst);
     absent += state_of(before) == kStored || state_of(before) == kSinglePages ? 1 : 0;
-    all_there = (write ? is_there(before, true) : state_of(before) == kResident) && all_there;
+    all_there = (write ? is_there(before, true) : state_of(before) == kResident && (before & kShared) == 0) && all_there;
   }
   // While memory is not watched nothing is taken away, and arming lists what is held (arming.cc); one that is under way may
   // have done so before this hold.

@@ -237,7 +237,7 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   const bool begins = state_of(word_of(block).load(std::memory_order_relaxed)) == kStored;
   const uint64_t bit = bit_of(page);
   if (!begins && (pages.present & bit) != 0) {
-    const bool writable = (write || (pages.dirty & bit) != 0) && may_write(block);
+    const bool writable = write ? may_write(block) : (pages.dirty & bit) != 0 && is_given_to_all(block);
     if (write && !writable) {
       return false;
     }

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "pager/fork.h"
 #include "pager/labels.h"
 #include "pager/random_access.h"
 #include "pager/state.h"
@@ -56,6 +57,10 @@ void end_fault(WaitingAccess& access) {
 bool bring_now(uint64_t first, uint64_t count, bool write) {
   bool all = true;
   for (uint64_t block = first; block < first + count; ++block) {
+    if (!stop_sharing(block)) {
+      all = false;
+      continue;
+    }
     const uint64_t word = word_of(block).load(std::memory_order_relaxed);
     const bool here = (state_of(word) == kResident || state_of(word) == kWriting) && has_rights(word, write);
     if (!here && (state_of(word) == kReading || !serve(block, write))) {

@@ -16,7 +16,8 @@ from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import doctor, hard_limit, launcher, machine
 from headroom.errors import Refused
-from headroom.run import become, launch, warn_of_too_much_memory
+from headroom.rank import become, warn_of_too_much_memory
+from headroom.run import launch
 from small_disk import small_disk
 from variants import only_in_suites
 

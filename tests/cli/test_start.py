@@ -1,4 +1,4 @@
-"""How a rank starts: a node may start a hundred at once, so what costs time is left out where a launcher starts `headroom run`."""
+"""How a rank starts: a node may start a hundred at once, so what costs time is left out where a launcher does."""
 
 import os
 import statistics
