@@ -118,7 +118,8 @@ Status open_partition(Partition& partition, int index, bool may_be_huge) {
   }
   const long descriptor = open_memory_file(may_be_huge, partition);
   partition.blocks = make_block_table(partition.limit / kBlockBytes, partition.table_descriptor);
-  if (base::is_error(descriptor) || partition.blocks == nullptr) {
+  partition.unmapped = static_cast<std::atomic<uint64_t>*>(base::reserve_memory(partition.limit / kPageBytes / 8));
+  if (base::is_error(descriptor) || partition.blocks == nullptr || partition.unmapped == nullptr) {
     base::log_warning("cannot make a memory file for evictable memory: %s (see `ulimit -n`)",
                       strerror(base::is_error(descriptor) ? static_cast<int>(-descriptor) : ENOMEM));
     return Status::kNoMemory;

@@ -82,6 +82,7 @@ struct Partition {
   HugePages huge_pages = HugePages::kNowhere;
   bool blocks_are_pages = false;  // one that is made at once is one page (whole_blocks.h)
   BlockWord* blocks = nullptr;
+  std::atomic<uint64_t>* unmapped = nullptr;  // bit a page: the program has unmapped it (pager/unmapped.cc)
   StaticRegion static_regions[kMaxStaticRegions] = {};
   std::atomic<int> static_region_count{0};
 };
@@ -113,6 +114,12 @@ base::Status add_static_region(Partition& partition, uintptr_t address, uint64_t
 
 /// True if `address` is in the view of the partition or in a static region; `offset` is then where. Safe in signal handlers.
 bool find_offset(const Partition& partition, uintptr_t address, uint64_t& offset);
+
+/// Whether the program has unmapped the page at `offset`, which lies in the partition. Safe in signal handlers.
+inline bool is_unmapped(const Partition& partition, uint64_t offset) {
+  const uint64_t page = offset / kPageBytes;
+  return (partition.unmapped[page / 64].load(std::memory_order_relaxed) >> (page % 64) & 1) != 0;
+}
 
 /// The addresses at which the program sees block `block` (shorter than a block at the end of a static region).
 View view_of_block(const Partition& partition, uint64_t block);

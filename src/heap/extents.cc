@@ -294,7 +294,11 @@ base::Result<Placement> allocate_extent(uint64_t bytes, uint64_t alignment) {
       return Status::kNoMemory;
     }
   }
-  return take(entry, aligned_first(extents[entry], alignment_pages), pages);
+  const uint64_t first = aligned_first(extents[entry], alignment_pages);
+  if (!pager::give_access_back(first * kPageBytes, pages * kPageBytes)) {
+    return Status::kNoMemory;
+  }
+  return take(entry, first, pages);
 }
 
 Status claim_range(uint64_t offset, uint64_t bytes, uint64_t& fresh) {
@@ -315,6 +319,9 @@ Status claim_range(uint64_t offset, uint64_t bytes, uint64_t& fresh) {
     }
     const Extent& extent = extents[extent_of(page)];
     page = extent.first + extent.pages;
+  }
+  if (!pager::give_access_back(offset, bytes)) {
+    return Status::kNoMemory;
   }
   for (uint64_t page = offset / kPageBytes; page < end;) {
     const uint32_t entry = extent_of(page);
@@ -337,7 +344,8 @@ uint64_t extent_bytes(uint64_t offset) {
 
 void free_range(uint64_t offset, uint64_t bytes, bool keep) {
   uint64_t page = offset / kPageBytes;
-  const uint64_t end = (offset + bytes + kPageBytes - 1) / kPageBytes;
+  const uint64_t wanted_end = (offset + bytes + kPageBytes - 1) / kPageBytes;
+  const uint64_t end = wanted_end < end_page ? wanted_end : end_page;
   while (page < end) {
     const uint32_t entry = extent_of(page);
     if (entry == kNone) {
@@ -402,7 +410,8 @@ Status resize_extent(uint64_t offset, uint64_t bytes) {
     return Status::kNoMemory;
   }
   const uint32_t after = end < end_page ? extent_at[end] : kNone;
-  if (after == kNone || extents[after].used || extents[after].kept || extents[after].pages < more) {
+  if (after == kNone || extents[after].used || extents[after].kept || extents[after].pages < more ||
+      !pager::give_access_back(end * kPageBytes, more * kPageBytes)) {
     return Status::kNoMemory;
   }
   bin_remove(after);

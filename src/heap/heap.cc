@@ -259,6 +259,9 @@ void release(void* address, uint64_t bytes, bool keep) {
     base::LockHolder lock(heap_lock);
     trim_when_short();
     free_range(offset_of(address), bytes, keep);
+    if (!keep) {
+      pager::take_access_away(offset_of(address), whole_pages(bytes));
+    }
   }
   trace::count_down(Counter::kAllocatedBytes, whole_pages(bytes));
   errno = saved_errno;

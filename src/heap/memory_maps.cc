@@ -175,6 +175,15 @@ void zero_static_data(void* address, size_t bytes) {
   }
 }
 
+/// The kernel's answer for what is not mapped.
+bool refuses_unmapped(const void* address, size_t bytes) {
+  if (__builtin_expect(pager::has_unmapped(address, bytes), 0)) {
+    errno = ENOMEM;
+    return true;
+  }
+  return false;
+}
+
 void zero_here(uintptr_t begin, uint64_t bytes) { memset(reinterpret_cast<void*>(begin), 0, bytes); }
 
 /// madvise() of whole pages of the arena, or of static arrays that have been moved there: these are zero at the start.
@@ -274,6 +283,8 @@ int unmap(void* address, size_t bytes) {
     }
     if (!in_child()) {
       release(address, whole_pages(bytes), false);
+    } else {
+      (void)system_call(SYS_mprotect, address, whole_pages(bytes), PROT_NONE);
     }
     return 0;
   }
@@ -327,10 +338,16 @@ int advise(void* address, size_t bytes, int advice) {
     errno = EINVAL;
     return -1;
   }
+  if (refuses_unmapped(address, bytes)) {
+    return -1;
+  }
   return advise_pages(address, whole_pages(bytes), advice, is_static);
 }
 
 int protect(void* address, size_t bytes, int protection) {
+  if (refuses_unmapped(address, bytes)) {
+    return -1;
+  }
   if (pager::covers(address) && !in_child() && !may_change_rights(address, bytes)) {
     return -1;
   }
@@ -359,6 +376,9 @@ HEADROOM_EXPORT void* mremap(void* old_address, size_t old_bytes, size_t bytes, 
 }
 
 HEADROOM_EXPORT int mlock(const void* address, size_t bytes) {
+  if (refuses_unmapped(address, bytes)) {
+    return -1;
+  }
   if (pager::covers(address) && !in_child()) {
     if (!pager::try_lock(address, bytes)) {
       errno = ENOMEM;
@@ -367,6 +387,9 @@ HEADROOM_EXPORT int mlock(const void* address, size_t bytes) {
     return 0;
   }
   return result_of(system_call(SYS_mlock, address, bytes), -1);
+}
+HEADROOM_EXPORT int msync(void* address, size_t bytes, int flags) {
+  return refuses_unmapped(address, bytes) ? -1 : result_of(system_call(SYS_msync, address, bytes, flags), -1);
 }
 HEADROOM_EXPORT int mlock2(const void* address, size_t bytes, unsigned flags) {
   if (pager::covers(address) && !in_child()) {

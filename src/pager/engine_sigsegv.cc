@@ -96,6 +96,9 @@ bool serve_signal_fault(const siginfo_t& info, const void* context) {
   if (info.si_code <= 0 || !arena::find_offset(partition(), address, offset) || !is_running()) {
     return false;
   }
+  if (address - partition().base < partition().limit && arena::is_unmapped(partition(), offset)) {
+    return false;  // the program's own fault
+  }
   bool repeat = false;
   if (is_armed() && is_programs_own_fault(address, arena::block_of(offset), repeat)) {
     return repeat;

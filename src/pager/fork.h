@@ -31,6 +31,8 @@ void finish_fork_in_parent();
 void finish_fork_in_child();
 /// Closes the child's copies of what the parent keeps for its children.
 void drop_children_in_child();
+/// In a child, after its memory was mapped: what its parent had unmapped faults there, too.
+void take_access_away_in_child();
 /// In a child of a forked child, which needs nobody: closes what would make it look like the child itself.
 void finish_fork_in_grandchild();
 /// Whether there are children that have not got everything.

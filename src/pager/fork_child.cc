@@ -128,6 +128,7 @@ void finish_fork_in_child() {
       receive_by_stream(socket);
     }
     put_held_copies_in_place();
+    take_access_away_in_child();
     kept[0] = keep(socket);
     kept[1] = keep(fork_channel.lifeline_read);
   }

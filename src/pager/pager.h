@@ -128,6 +128,13 @@ void unclaim_blocks(uint64_t count);
 /// The blocks' content is given up: they become fresh and their memory is free. Nothing is moved.
 void discard_blocks(uint64_t block, uint64_t count);
 
+/// The program has unmapped this part of the partition, which is free: it faults from now on.
+void take_access_away(uint64_t offset, uint64_t bytes);
+/// This part is to be used again. False if the kernel has no mappings left for that.
+bool give_access_back(uint64_t offset, uint64_t bytes);
+/// Whether the program has unmapped any of the range.
+__attribute__((access(none, 1))) bool has_unmapped(const void* address, uint64_t bytes);
+
 /// Makes the partition at least `bytes` long.
 base::Status grow(uint64_t bytes);
 

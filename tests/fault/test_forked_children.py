@@ -42,5 +42,5 @@ def test_a_fork_without_descriptors_fails_in_the_parent(engine, tmp_path):
     run = headroom_run([compile_program(None, "few_descriptors.c")], tmp_path, memory="64M", engine=engine)
     assert run.status == 0 and run.output.startswith("right, "), run.output + run.errors
     forked, refused = (int(word) for word in re.findall(r"\d+", run.output))
-    assert forked >= 3 and refused >= 1
+    assert forked >= 1 and refused >= 1
     assert "ulimit -n" in run.errors

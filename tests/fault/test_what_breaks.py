@@ -169,7 +169,7 @@ def test_more_than_a_process_can_have(tmp_path):
 @pytest.mark.parametrize("memory", ["512M", "24M"])
 def test_mappings_at_fixed_addresses_and_rights(engine, memory, tmp_path):
     of_much = "0" if engine == "sigsegv" else "1"
-    run = headroom_run([compile_program(None, "fixed_maps.c"), 48, of_much], tmp_path, memory=memory, engine=engine)
+    run = headroom_run([compile_program(None, "fixed_maps.c"), 48, of_much, int(engine != "sigsegv")], tmp_path, memory=memory, engine=engine)
     assert run.output == "ok\n", run.errors
     assert "mapping a file or shared memory over memory that may be moved to storage is not possible" in run.errors
     assert run.total("allocations_refused") == 0
@@ -178,7 +178,7 @@ def test_mappings_at_fixed_addresses_and_rights(engine, memory, tmp_path):
 
 
 def test_rights_of_much_memory_with_the_engine_that_uses_rights(tmp_path):
-    run = headroom_run([compile_program(None, "fixed_maps.c"), 48, 1], tmp_path, memory="24M", engine="sigsegv")
+    run = headroom_run([compile_program(None, "fixed_maps.c"), 48, 1, 0], tmp_path, memory="24M", engine="sigsegv")
     assert run.status == 1
     assert "the program changes access rights of more memory than may be kept resident" in run.errors
 

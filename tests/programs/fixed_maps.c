@@ -1,10 +1,14 @@
 /* Mappings at fixed addresses inside evictable memory, and access rights of the program's own making: what was mapped over is
    zero, what was not keeps its content, rights hold and come back, all while memory is pressed out.
-   Prints "ok" or what went wrong. usage: fixed_maps MIB EXPECT_RIGHTS_OF_MUCH */
+   Prints "ok" or what went wrong. usage: fixed_maps MIB EXPECT_RIGHTS_OF_MUCH KERNEL_SEES_WHAT_IS_UNMAPPED */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "pressure.h"
@@ -73,6 +77,48 @@ static void over_memory_given_back(void) {
   CHECK(same_between(again, 0, 6 * MIB, 4) && same_between(map, 0, 4 * MIB + 8192, 3) &&
         same_between(map, 11 * MIB, 12 * MIB, 3));
   CHECK(munmap(map, 12 * MIB) == 0);
+}
+
+/* What was given back is the program's no more: it faults, and the kernel says so, until it is mapped again. */
+static void given_back_faults(int kernel_says_so) {
+  unsigned char* map = map_at(NULL, 8 * MIB, PROT_READ | PROT_WRITE, 0);
+  fill(map, 8 * MIB, 9);
+  CHECK(munmap(map + MIB, 4 * MIB) == 0);
+  press();
+  CHECK(faults(map + MIB, 0) && faults(map + 3 * MIB, 1) && faults(map + 5 * MIB - 1, 1));
+  CHECK(!faults(map + MIB - 1, 0) && !faults(map + 5 * MIB, 0));
+  CHECK(same_between(map, 0, MIB, 9) && same_between(map, 5 * MIB, 8 * MIB, 9));
+  CHECK(mprotect(map + 2 * MIB, MIB, PROT_READ) == -1 && errno == ENOMEM);
+  CHECK(madvise(map + 2 * MIB, MIB, MADV_DONTNEED) == -1 && errno == ENOMEM);
+  CHECK(mlock(map + 2 * MIB, 4096) == -1 && errno == ENOMEM);
+  CHECK(msync(map + 2 * MIB, MIB, MS_SYNC) == -1 && errno == ENOMEM);
+  if (kernel_says_so) {
+    int pipes[2];
+    CHECK(pipe(pipes) == 0);
+    CHECK(write(pipes[1], map + 2 * MIB, 4096) == -1 && errno == EFAULT);
+    close(pipes[0]);
+    close(pipes[1]);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    map[2 * MIB] = 1;
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+  CHECK(map_at(map + 2 * MIB, MIB, PROT_READ | PROT_WRITE, MAP_FIXED) == map + 2 * MIB);
+  CHECK(zero(map + 2 * MIB, MIB) && faults(map + 2 * MIB - 1, 0) && faults(map + 3 * MIB, 0));
+  fill(map + 2 * MIB, MIB, 5);
+  press();
+  CHECK(same_between(map + 2 * MIB, 0, MIB, 5));
+  CHECK(munmap(map, 8 * MIB) == 0);
+  for (int round = 0; round < 2000; ++round) { /* the addresses can be used again */
+    unsigned char* again = map_at(NULL, MIB + (size_t)(round % 7) * 4096, PROT_READ | PROT_WRITE, 0);
+    CHECK(again != MAP_FAILED && again[0] == 0 && again[MIB - 1] == 0);
+    again[0] = again[MIB - 1] = 1;
+    CHECK(munmap(again, MIB + (size_t)(round % 7) * 4096) == 0);
+  }
 }
 
 /* Space is reserved, committed and decommitted, as run-time systems do. */
@@ -163,6 +209,7 @@ int main(int argc, char** argv) {
   own_rights(argc > 2 && atoi(argv[2]) != 0);
   move_to_a_fixed_place();
   rights_of_freed_memory(argc > 2 && atoi(argv[2]) != 0);
+  given_back_faults(argc > 3 && atoi(argv[3]) != 0);
   what_cannot_be();
   CHECK(same_between(early, 0, 2 * MIB, 10) && faults(early + MIB, 1) && !faults(early + MIB, 0));
   printf("ok\n");

@@ -37,5 +37,5 @@ if __name__ == "__main__":
             for at in range(0, array.size, 2 * MIB // 8):
                 array[at : at + MIB // 8] = -1.0
         found = [each.result() for each in sums]
-    right = all(abs(sum(each) - wanted) <= 1e-9 * wanted for each in zip(*found))
+    right = all(abs(sum(each) - wanted) <= 1e-9 * wanted for each in zip(*found, strict=True))
     print("right" if right else f"wrong {found} {wanted}")
