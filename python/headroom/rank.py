@@ -151,7 +151,7 @@ def check_sizes(values: dict) -> None:
         )
 
 
-NOT_SETTINGS = {"HEADROOM_ACTIVE", "HEADROOM_SUITES"}  # the supervisor's, the tests'
+NOT_SETTINGS = {"HEADROOM_ACTIVE", "HEADROOM_FIGURES", "HEADROOM_SUITES"}  # the supervisor's, the tests'
 
 
 def warn_of_unknown_variables() -> None:

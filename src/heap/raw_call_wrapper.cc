@@ -65,6 +65,8 @@ bool concerns_us(long number, const long (&a)[6]) {
       return true;
     case SYS_mmap:
       return (a[3] & MAP_FIXED) != 0;
+    case SYS_exit_group:
+      return true;
     case SYS_ioctl:
       return static_cast<uint32_t>(a[1]) == static_cast<uint32_t>(UFFDIO_REGISTER);
     default:
@@ -81,6 +83,8 @@ bool has_wrapper(long number, const long (&a)[6], const void* caller, long& resu
     case SYS_read:
       result = read(file, pointer<void>(a[1]), bytes);
       return true;
+    case SYS_exit_group:
+      _exit(file);
     case SYS_ioctl:
       result = ioctl(file, static_cast<unsigned long>(a[1]), pointer<void>(a[2]));
       return true;

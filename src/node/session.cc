@@ -62,7 +62,8 @@ Address session_address(int index) {
 
 const sockaddr* as_sockaddr(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.socket); }
 
-void send_descriptors(int connection, const int (&descriptors)[3]) {
+template <size_t kCount>
+void send_descriptors(int connection, const int (&descriptors)[kCount]) {
   char byte = 'H';
   iovec vector = {&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
@@ -301,6 +302,28 @@ void retire_former_self(const Session& session) {
   }
 }
 
+/// Hands the ledger to the supervisor, for the case that this process ends past us (supervise/figures.h). It waits in the
+/// socket.
+void leave_ledger_with_supervisor() {
+  const char* name = getenv("HEADROOM_FIGURES");
+  Address address;
+  if (name == nullptr || strlen(name) + 2 > sizeof address.socket.sun_path) {
+    return;
+  }
+  address.socket.sun_family = AF_UNIX;
+  memset(address.socket.sun_path, 0, sizeof address.socket.sun_path);
+  memcpy(address.socket.sun_path + 1, name, strlen(name));
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + strlen(name));
+  const int connection = base::own(system_call(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (connection < 0) {
+    return;
+  }
+  if (!base::is_error(system_call(SYS_connect, connection, &address.socket, address.length)) && same_user(connection)) {
+    send_descriptors(connection, {ledger_descriptor});
+  }
+  base::close_own(connection);
+}
+
 }  // namespace
 
 Status join_session(Session& session) {
@@ -366,6 +389,7 @@ Status join_session(Session& session) {
   (void)move_state(self, MemberState::kJoining, MemberState::kAlive);
   choose_watched(session);
   ring_everybody(session);  // whoever watched our successor should now watch us
+  leave_ledger_with_supervisor();
   return Status::kOk;
 }
 
@@ -469,8 +493,11 @@ void tell_of_process(Ledger& ledger, int status, int pid, const char* program) {
   }
 }
 
-/// Whether somebody wanted it to end: a pool's workers are told to, say.
-bool was_told_to_end(int status) {
+/// Whether it ended by itself, though past us, or somebody wanted it to: a pool's workers are told to, say.
+bool ended_as_wanted(int status) {
+  if (status >= 0 && WIFEXITED(status)) {
+    return true;
+  }
   const int number = status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGPIPE;
 }
@@ -489,7 +516,7 @@ void note_end(const Session& session, Member& member, int process, int pidfd) {
   // Who has ended MPI, or has become another program outside MPI, may end as it likes.
   const bool is_rank = rank >= 0 || is_in_mpi(member);
   const int status = is_rank ? -1 : wait_status_of(pid, pidfd);
-  const bool is_lost = !has_finalized(member) && !was_told_to_end(status) &&
+  const bool is_lost = !has_finalized(member) && !ended_as_wanted(status) &&
                        (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
   if (retire(session, member, process, MemberState::kLeaving, MemberState::kLeft)) {  // only now is its memory really gone
     return;

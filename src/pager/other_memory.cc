@@ -278,6 +278,7 @@ void reserve_other_memory() {
 }
 
 bool look_at_other_memory() {
+  note_touched();
   look_at_pins();
   const int64_t measured = measure_if_due();  // without the lock: it may take long
   const base::LockHolder lock(transition_lock);

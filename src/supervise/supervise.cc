@@ -30,6 +30,7 @@
 #include <initializer_list>
 
 #include "base/launchers.h"
+#include "supervise/figures.h"
 
 namespace {
 
@@ -235,6 +236,7 @@ int main(int count, char** words) {
   signal(SIGCHLD, SIG_DFL);
   pass_signals_on();
   const int signature = open_signature();
+  const int figures = headroom::supervise::open_figures();
   program = fork();
   if (program == 0) {
     pass_no_signals_on();
@@ -262,6 +264,7 @@ int main(int count, char** words) {
   while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFSIGNALED(status)) {
+    headroom::supervise::see_to_figures(figures);
     if (WEXITSTATUS(status) != 126 && WEXITSTATUS(status) != 127) {
       warn_if_nobody_signed(signature, words[2], now_ms() - began_ms);
     }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace headroom::top {
@@ -51,6 +52,16 @@ node::Ledger* map_ledger(const char* pid, bool writes) {
     return nullptr;
   }
   return ledger;
+}
+
+node::Ledger* map_ledger_file(int descriptor) {
+  struct stat status = {};
+  if (fstat(descriptor, &status) != 0 || status.st_size < static_cast<off_t>(sizeof(node::Ledger))) {
+    return nullptr;
+  }
+  void* place = mmap(nullptr, sizeof(node::Ledger), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  auto* ledger = place != MAP_FAILED ? static_cast<node::Ledger*>(place) : nullptr;
+  return ledger != nullptr && node::is_of_this_version(*ledger) ? ledger : nullptr;
 }
 
 }  // namespace headroom::top

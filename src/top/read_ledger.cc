@@ -3,6 +3,7 @@
 //
 // usage: headroom-ledger PID [INTERVAL_MS [TIMES]]
 //        headroom-ledger PID add DIRECTORY
+//        headroom-ledger DESCRIPTOR ended PID      (by the supervisor: supervise/figures.h)
 //
 // The ledger is mapped for reading only, unless a directory is added; nothing of the job notices. Printing ends when no process
 // of the node is left.
@@ -100,6 +101,13 @@ int print(const Ledger& ledger) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 4 && strcmp(argv[2], "ended") == 0) {
+    Ledger* ended = headroom::top::map_ledger_file(atoi(argv[1]));
+    if (ended != nullptr) {
+      headroom::top::report_ended(*ended, atoi(argv[3]));
+    }
+    return ended != nullptr ? 0 : 1;
+  }
   const bool adds = argc == 4 && strcmp(argv[2], "add") == 0;
   long numbers[2] = {1000, -1};
   bool right = argc >= 2 && argc <= 4;

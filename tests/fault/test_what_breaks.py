@@ -169,7 +169,9 @@ def test_more_than_a_process_can_have(tmp_path):
 @pytest.mark.parametrize("memory", ["512M", "24M"])
 def test_mappings_at_fixed_addresses_and_rights(engine, memory, tmp_path):
     of_much = "0" if engine == "sigsegv" else "1"
-    run = headroom_run([compile_program(None, "fixed_maps.c"), 48, of_much, int(engine != "sigsegv")], tmp_path, memory=memory, engine=engine)
+    run = headroom_run(
+        [compile_program(None, "fixed_maps.c"), 48, of_much, int(engine != "sigsegv")], tmp_path, memory=memory, engine=engine
+    )
     assert run.output == "ok\n", run.errors
     assert "mapping a file or shared memory over memory that may be moved to storage is not possible" in run.errors
     assert run.total("allocations_refused") == 0

@@ -1,0 +1,135 @@
+// See figures.h.
+#include "supervise/figures.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "node/ledger.h"
+
+namespace headroom::supervise {
+namespace {
+
+/// The descriptor that came with a connection's first byte; -1: none.
+int receive_descriptor(int connection) {
+  char byte = 0;
+  iovec vector = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 1) {
+    return -1;
+  }
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  int descriptor = -1;
+  if (header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof descriptor)) {
+    memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+  }
+  return descriptor;
+}
+
+bool has_ended(pid_t process) {
+  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+  pollfd ended = {descriptor, POLLIN, 0};
+  const bool is_over = descriptor < 0 || poll(&ended, 1, 0) == 1;
+  close(descriptor);
+  return is_over;
+}
+
+/// Whether the process joined the node of this ledger, has ended, and did not leave.
+bool did_not_leave(int ledger_file, pid_t process) {
+  struct stat status = {};
+  if (fstat(ledger_file, &status) != 0 || status.st_size < static_cast<off_t>(sizeof(node::Ledger))) {
+    return false;
+  }
+  void* place = mmap(nullptr, sizeof(node::Ledger), PROT_READ, MAP_SHARED, ledger_file, 0);
+  if (place == MAP_FAILED) {
+    return false;
+  }
+  const auto& ledger = *static_cast<const node::Ledger*>(place);
+  bool stays = false;
+  for (const node::Member& member : ledger.members) {
+    stays =
+        stays || (member.pid.load(std::memory_order_relaxed) == process && member.counted.load(std::memory_order_acquire) == 1);
+  }
+  stays = stays && node::is_of_this_version(ledger) && has_ended(process);
+  munmap(place, sizeof(node::Ledger));
+  return stays;
+}
+
+void run_reporter(int ledger_file, pid_t process) {
+  char program[4096];
+  const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 32);
+  program[length > 0 ? length : 0] = 0;
+  char* slash = strrchr(program, '/');
+  if (slash == nullptr) {
+    return;
+  }
+  strcpy(slash + 1, "headroom-ledger");
+  char numbers[2][16];
+  snprintf(numbers[0], sizeof numbers[0], "%d", ledger_file);
+  snprintf(numbers[1], sizeof numbers[1], "%d", static_cast<int>(process));
+  const pid_t reporter = fork();
+  if (reporter == 0) {
+    fcntl(ledger_file, F_SETFD, 0);
+    unsetenv("LD_PRELOAD");
+    execl(program, program, numbers[0], "ended", numbers[1], nullptr);
+    _exit(127);
+  }
+  while (reporter > 0 && waitpid(reporter, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+int open_figures() {
+  const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  socklen_t length = sizeof address;
+  constexpr int kMostWaiting = 128;
+  // Bound to no name, it gets one of the kernel's.
+  if (listener < 0 || bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(sa_family_t)) != 0 ||
+      listen(listener, kMostWaiting) != 0 || getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    close(listener);
+    return -1;
+  }
+  char name[64];
+  const int letters = static_cast<int>(length - offsetof(sockaddr_un, sun_path)) - 1;
+  snprintf(name, sizeof name, "%.*s", letters, address.sun_path + 1);
+  setenv("HEADROOM_FIGURES", name, 1);
+  return listener;
+}
+
+void see_to_figures(int listener) {
+  for (;;) {
+    const int connection = listener >= 0 ? accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) : -1;
+    if (connection < 0) {
+      return;
+    }
+    ucred peer = {};
+    socklen_t length = sizeof peer;
+    const bool is_known = getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == getuid();
+    const int ledger = is_known ? receive_descriptor(connection) : -1;
+    if (ledger >= 0 && did_not_leave(ledger, peer.pid)) {
+      run_reporter(ledger, peer.pid);
+    }
+    close(ledger);
+    close(connection);
+  }
+}
+
+}  // namespace headroom::supervise

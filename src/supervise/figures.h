@@ -1,0 +1,18 @@
+// What a program leaves that ends past the C library: its node's figures.
+//
+// The last process of a node that leaves writes the summary and the JSON file. One that ends by the bare system call (every Go
+// program does) does not leave; if it was the last nobody is left to write them, and the ledger is gone with it. So each
+// process that joins its node hands the ledger to its supervisor, by a socket of an abstract name that HEADROOM_FIGURES has: it
+// waits in the socket, and nobody is woken. When the program has ended, and somebody of it that joined is found not to have
+// left, the supervisor starts `headroom-ledger ended` (top/report_ended.cc), which does what that process would have done.
+#pragma once
+
+namespace headroom::supervise {
+
+/// The socket, which is not passed on to the program; -1 if it cannot be had. Names it in this process's environment.
+int open_figures();
+
+/// After the program's end.
+void see_to_figures(int listener);
+
+}  // namespace headroom::supervise
