@@ -222,9 +222,7 @@ struct Ledger {
   std::atomic<uint32_t> told_of_other_memory;
   std::atomic<uint32_t> told_of_full_storage;
   std::atomic<uint32_t> told_of_static_data;
-  std::atomic<uint32_t> told_of_ends;
   std::atomic<uint32_t> told_of_pins;
-  std::atomic<uint32_t> told_of_children;
   ReadTime read_page;
   ReadTime read_block;
   ReadTime read_transfer;  // of 1 MiB

@@ -482,24 +482,12 @@ void tell_of_rank(int rank, int pid, const char* program) {
       rank, pid, program);
 }
 
-/// Of a process that was started by a rank, or by a script, nobody else may tell.
-void tell_of_process(Ledger& ledger, int status, int pid, const char* program) {
-  if (status >= 0 && WIFSIGNALED(status)) {
-    log_warning("process %d (%s) was ended by signal %d (%s); its memory was given back", pid, program, WTERMSIG(status),
-                strsignal(WTERMSIG(status)));
-  } else if (ledger.told_of_ends.exchange(1, std::memory_order_relaxed) == 0) {
-    log_warning("process %d (%s) ended past the C library, or by a signal; its memory was given back; who started it knows why",
-                pid, program);
-  }
-}
-
-/// Whether it ended by itself, though past us, or somebody wanted it to: a pool's workers are told to, say.
-bool ended_as_wanted(int status) {
-  if (status >= 0 && WIFEXITED(status)) {
-    return true;
-  }
+/// Whether a process that is no rank was ended by something that is worth saying. Who started it knows how it ended; it may
+/// have ended by itself, though past us, or been told to, as a pool's workers are. If that cannot be told, its parent has
+/// waited for it.
+bool was_struck_down(int status) {
   const int number = status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGPIPE;
+  return number != 0 && number != SIGTERM && number != SIGINT && number != SIGHUP && number != SIGPIPE;
 }
 
 /// The process that was this member's has ended, or become another program: takes back what it had, and says so if that was not
@@ -516,7 +504,7 @@ void note_end(const Session& session, Member& member, int process, int pidfd) {
   // Who has ended MPI, or has become another program outside MPI, may end as it likes.
   const bool is_rank = rank >= 0 || is_in_mpi(member);
   const int status = is_rank ? -1 : wait_status_of(pid, pidfd);
-  const bool is_lost = !has_finalized(member) && !ended_as_wanted(status) &&
+  const bool is_lost = !has_finalized(member) && (is_rank || was_struck_down(status)) &&
                        (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
   if (retire(session, member, process, MemberState::kLeaving, MemberState::kLeft)) {  // only now is its memory really gone
     return;
@@ -525,7 +513,12 @@ void note_end(const Session& session, Member& member, int process, int pidfd) {
     // Whoever ended by an error of Headroom's, or aborted the job, has said so.
     if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
         session.ledger->reporter.load(std::memory_order_acquire) == 0) {
-      is_rank ? tell_of_rank(rank, pid, member.executable) : tell_of_process(*session.ledger, status, pid, member.executable);
+      if (is_rank) {
+        tell_of_rank(rank, pid, member.executable);
+      } else {
+        log_warning("process %d (%s) was ended by signal %d (%s); its memory was given back", pid, member.executable,
+                    WTERMSIG(status), strsignal(WTERMSIG(status)));
+      }
     }
   }
 }

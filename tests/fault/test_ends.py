@@ -58,7 +58,7 @@ def test_workers_that_are_told_to_end_are_not_missed(tmp_path):
     )
     run = headroom_run([sys.executable, script], tmp_path, memory="256M")
     assert run.status == 0 and run.output == f"{96 << 20}\n", run.errors
-    for words in ("unexpectedly", "was ended by", "past the C library", "died"):
+    for words in ("unexpectedly", "was ended by", "died"):
         assert words not in run.errors, run.errors
     assert len(run.report["ranks"]) >= 4
 
