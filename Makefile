@@ -4,12 +4,13 @@
 #   make demo    the main job: an MPI PageRank bigger than its memory
 #   make check   the tests; of the products of MPI library and engine every second one
 #   make suites  every variant of every test, and MPICH's own test programs in full: hours (make check runs some of them)
+#   make check-vm  what network cards do with memory that moves, in a virtual machine with a newer kernel (about 6 minutes)
 #   make lint    formatting, static analysis, generated docs; LINT=--without-analyzer leaves out what takes longest
 #   make bench   ratios measured side by side on this machine
 #   make soak    two hours of random work on memory, checked against a model
 #   make format  formats all sources
 #   make docs    makes the pages under docs/ that are generated from tables
-.PHONY: build demo check suites lint bench soak format clean docs
+.PHONY: build demo check check-vm suites lint bench soak format clean docs
 SHELL := /bin/bash
 sources := $(shell find src include python setup examples tests/programs CMakeLists.txt CMakePresets.json pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 
@@ -31,6 +32,11 @@ check: build
 suites: build
 	setup/system_packages.sh check
 	HEADROOM_SUITES=all setup/check.sh
+	$(MAKE) check-vm
+
+check-vm: build
+	setup/system_packages.sh check-vm
+	setup/check_vm.sh
 
 lint: build
 	setup/system_packages.sh lint

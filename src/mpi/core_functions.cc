@@ -140,6 +140,9 @@ void before_init(const char* abi, const char* version, const char* library) {
   if (!is_running) {
     return;
   }
+  if (base::settings().transports == base::TransportsChoice::kAsTheyAre) {
+    return;
+  }
   const Cards cards = find_cards();
   if (const char* why = why_it_cannot_copy(cards, version); why != nullptr && !heap::nothing_moves()) {
     base::die(
@@ -404,7 +407,8 @@ void note_tool_below() { tool_below = true; }
 
 void prepare_environment() {
   const base::Settings& settings = base::settings();
-  if (settings.memory != 0 && *settings.storage != 0) {  // else no memory is moved
+  const bool moves = settings.memory != 0 && *settings.storage != 0;
+  if (moves && settings.transports == base::TransportsChoice::kCopy) {
     make_transports_copy(find_cards(), pager::engine_will_serve_kernel(), nullptr);
   }
 }

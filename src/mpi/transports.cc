@@ -453,7 +453,6 @@ void make_transports_copy(const Cards& cards, bool serves, const char* library) 
       set("I_MPI_OFI_PROVIDER", "tcp");
       set("FI_PROVIDER", "tcp");
     }
-    apply("UCX_", {"WARN_UNUSED_ENV_VARS", "n", How::kUnlessSet});
   }
   apply_changes();
 }
