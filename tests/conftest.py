@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -150,6 +151,18 @@ def within(node: dict) -> int:
 def environment(**settings: str) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
     return clean | OPEN_MPI | {f"HEADROOM_{name.upper()}": value for name, value in settings.items()}
+
+
+# Without root's privileges; comes first in a command.
+ORDINARY_USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+
+
+def make_public(folder: Path) -> None:
+    """An ordinary user may write there; it is pytest's own."""
+    folder.chmod(0o777)
+    for parent in folder.parents:
+        if Path(tempfile.gettempdir()) in parent.parents:
+            parent.chmod(0o755)
 
 
 def plain_run(command: list, timeout: int = 120, env: dict | None = None) -> subprocess.CompletedProcess:

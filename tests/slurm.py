@@ -59,7 +59,7 @@ SwitchType=switch/none
 JobAcctGatherType=jobacct_gather/none
 SlurmdParameters=config_overrides
 ReturnToService=2
-KillWait=5
+KillWait=20
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
 NodeName={nodes[0]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=4096 State=UNKNOWN
 NodeName={nodes[1]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=8 RealMemory=4096 State=UNKNOWN

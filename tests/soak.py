@@ -1,6 +1,6 @@
 """Hours of random work on memory against a model of it (programs/stress.c). Run by `make soak`, or with options of its own.
 
-Each run draws an engine, an MPI, a policy, a store and its directories, ranks, threads, a budget that is less than what they
+Each run draws an engine, an MPI, a store and its directories, ranks, threads, a budget that is less than what they
 have, and a seed; the first that goes wrong, or moves nothing, ends the soak and says the command that repeats it.
 """
 

@@ -20,9 +20,9 @@ extern "C" {
 
 struct headroom_statistics {
   uint32_t size;            /* in: sizeof of the caller's structure; out: how much of it was filled */
-  uint32_t short_of_memory; /* 1 once the node's ranks wanted more than the budget */
+  uint32_t short_of_memory; /* 1 once something had to leave memory */
   uint64_t budget_bytes;    /* what the ranks of this node may keep resident together */
-  uint64_t node_bytes;      /* what they have now */
+  uint64_t node_bytes;      /* what of it is taken */
   uint64_t resident_bytes;  /* of these, this process's */
   uint64_t allocated_bytes; /* large allocations of this process */
   uint64_t read_bytes;      /* read from storage by this process */

@@ -9,7 +9,7 @@ from headroom.elf import Program
 
 def _read(path: str) -> str | None:
     try:
-        with open(path) as file:
+        with open(path, errors="surrogateescape") as file:  # the kernel cuts names anywhere
             return file.read()
     except OSError:
         return None
@@ -211,8 +211,9 @@ def why_not_preloaded(program: str) -> str | None:
         ):
             return "it runs with other privileges (set-user-ID or set-group-ID); start a copy without these bits"
         with contextlib.suppress(OSError):
-            os.getxattr(program, "security.capability")
-            return "it runs with other privileges (capabilities of its file); start a copy without them"
+            if os.getuid() != 0:  # to root they give nothing
+                os.getxattr(program, "security.capability")
+                return "it runs with other privileges (capabilities of its file); start a copy without them"
         if name := next((name for name in found.needed if name.startswith("libasan.so")), None):
             return f"it is built with AddressSanitizer ({name}), which suffers no library before it; build it without"
         return None

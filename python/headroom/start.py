@@ -13,6 +13,8 @@ DIGITS = frozenset("0123456789")
 
 def parse_bytes(text: str) -> int | None:
     """As settings.parse_bytes() for what is plain: digits, and one of K, M, G, T; None for everything else, right or wrong."""
+    if not text:
+        return None
     number, unit = (text[:-1], " KMGT".find(text[-1].upper())) if text[-1:].upper() in "KMGT" else (text, 0)
     if not number or not DIGITS.issuperset(number) or len(number) > 15 or unit < 0:
         return None

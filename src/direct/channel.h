@@ -139,11 +139,9 @@ class ChannelWriter {
   static void give_back(RecordHeader* record) { --chunk_of(record)->writer_keeps; }
 
   [[nodiscard]] uint64_t chunks() const { return chunk_count_; }
-  /// Whether the reader keeps up: few chunks were made so far, or the oldest may be used again.
-  [[nodiscard]] bool has_room() const {
-    constexpr uint64_t kFewChunks = 8;
-    return chunk_count_ < kFewChunks || oldest_filled_ == nullptr ||
-           oldest_filled_->free_again.load(std::memory_order_relaxed) != 0;
+  /// Whether the reader keeps up: fewer chunks than `few` were made so far, or the oldest may be used again.
+  [[nodiscard]] bool has_room(uint64_t few) const {
+    return chunk_count_ < few || oldest_filled_ == nullptr || oldest_filled_->free_again.load(std::memory_order_relaxed) != 0;
   }
 
  private:

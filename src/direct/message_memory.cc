@@ -72,7 +72,7 @@ Status MessageMemory::open(int file, int index, int areas, char* mapped) {
   }
   next_ = static_cast<uint64_t>(index) * kAreaBytes + kRootBytes;
   end_ = static_cast<uint64_t>(index + 1) * kAreaBytes;
-  used_bytes_ = kRootBytes;
+  used_bytes_.store(kRootBytes, std::memory_order_relaxed);
   return Status::kOk;
 }
 
@@ -95,7 +95,7 @@ void* MessageMemory::allocate(uint64_t bytes) {
     return nullptr;
   }
   next_ = begin + cut;
-  used_bytes_ += cut;
+  used_bytes_.fetch_add(cut, std::memory_order_relaxed);
   for (uint64_t at = begin + cut - piece_bytes; at > begin; at -= piece_bytes) {
     auto* rest = reinterpret_cast<FreePiece*>(base_ + at);
     *rest = {free_[size], 0};

@@ -50,7 +50,7 @@ class MessageMemory {
   /// those from 1 MiB on no more than kMostKept is.
   void release(void* piece, uint64_t bytes, bool may_keep = false);
 
-  [[nodiscard]] uint64_t used_bytes() const { return used_bytes_; }
+  [[nodiscard]] uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
 
   static constexpr uint64_t kRootBytes = 64 << 10;
   static constexpr uint64_t kMostKept = 4 << 20;
@@ -67,7 +67,7 @@ class MessageMemory {
   int file_ = -1;
   uint64_t next_ = 0;  // offset of what was never allocated
   uint64_t end_ = 0;
-  uint64_t used_bytes_ = 0;
+  std::atomic<uint64_t> used_bytes_{0};  // changed under the lock
   uint64_t kept_bytes_ = 0;
   FreePiece* free_[kSizes] = {};
   base::FutexLock lock_;

@@ -54,7 +54,11 @@ uint64_t Endpoint::most_in_record(int member, SendKind kind) const {
   if (kind == SendKind::kBroadcast && !pager::is_armed()) {
     return kBroadcastInlineBytes;
   }
-  if (writers_[member].has_room() && !pager::is_armed()) {
+  // Chunks are not given back, and count. A few channels may take several each, but not those to all of many ranks.
+  constexpr uint64_t kMuch = 4 << 20;
+  constexpr uint64_t kFewChunks = 8;
+  const uint64_t few = memory_.used_bytes() < kMuch ? kFewChunks : 2;
+  if (writers_[member].has_room(few) && !pager::is_armed()) {
     return kInlineBytes;
   }
   return kind == SendKind::kStandard ? kLeastInlineBytes : kCollectiveInlineBytes;

@@ -32,9 +32,9 @@ size_t request_bytes(unsigned long request, const void* argument) {
   return said != 0 ? said : arena::kPageBytes - reinterpret_cast<uintptr_t>(argument) % arena::kPageBytes;
 }
 
-/// Whether a userfaultfd of the program's, or of a library's, is to watch memory that may move. It would miss what it waits
-/// for: pages are there that it has not filled. The kernel gives the same answer where another one watches.
-bool watches_ours(unsigned long request, const void* argument) {
+/// True, and said, if a userfaultfd of the program's, or of a library's, is to watch memory that may move. It would miss what
+/// it waits for: pages are there that it has not filled. The kernel gives the same answer where another one watches.
+bool refuse_to_watch(unsigned long request, const void* argument) {
   if (static_cast<uint32_t>(request) != static_cast<uint32_t>(UFFDIO_REGISTER) || argument == nullptr) {
     return false;
   }
@@ -46,8 +46,7 @@ bool watches_ours(unsigned long request, const void* argument) {
   if (!said.exchange(true, std::memory_order_relaxed)) {
     base::log_warning(
         "a userfaultfd of the program's own, or of a library's, is to watch %llu MiB of memory that may be moved to storage: "
-        "that "
-        "is refused (EBUSY). Raise --large above the size of that allocation, or run the program without Headroom",
+        "that is refused (EBUSY). Raise --large above the size of that allocation, or run the program without Headroom",
         static_cast<unsigned long long>(wanted->range.len >> 20));
   }
   return true;
@@ -217,7 +216,7 @@ HEADROOM_EXPORT int ioctl(int file, unsigned long request, ...) noexcept {
   va_start(arguments, request);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  if (__builtin_expect(watches_ours(request, argument), 0)) {
+  if (__builtin_expect(refuse_to_watch(request, argument), 0)) {
     errno = EBUSY;
     return -1;
   }

@@ -61,7 +61,7 @@ int submit(aio_context_t context, long count, iocb** operations) {
 }
 
 /// 0: it may be transferred before the call returns; else the error that the program is told.
-int why_not_now(int file) {
+int refuse_unless_file(int file) {
   struct stat status = {};
   if (fstat(file, &status) != 0) {
     return errno;
@@ -122,7 +122,7 @@ void transfer_now(aiocb& operation, bool reads) {
 }
 
 int transfer_now_or_refuse(aiocb* operation, bool reads) {
-  if (const int error = why_not_now(operation->aio_fildes)) {
+  if (const int error = refuse_unless_file(operation->aio_fildes)) {
     return fail(error);
   }
   transfer_now(*operation, reads);
@@ -144,7 +144,7 @@ int split_list(aiocb* const operations[], int count, std::optional<heap::PlainMe
         keep(const_cast<const void*>(operations[index]->aio_buf), operations[index]->aio_nbytes)) {
       continue;
     }
-    if (const int error = why_not_now(operations[index]->aio_fildes)) {
+    if (const int error = refuse_unless_file(operations[index]->aio_fildes)) {
       return error;
     }
     if (rest == nullptr) {
@@ -183,7 +183,7 @@ ssize_t transfer_now(const iocb& operation) {
 
 int submit_done(aio_context_t context, iocb& operation) {
   static const int nowhere = base::own(base::system_call(SYS_openat, AT_FDCWD, "/dev/null", O_WRONLY | O_CLOEXEC));
-  const int error = why_not_now(static_cast<int>(operation.aio_fildes));
+  const int error = refuse_unless_file(static_cast<int>(operation.aio_fildes));
   if (error != 0 || nowhere < 0) {
     return -(error != 0 ? error : EAGAIN);
   }

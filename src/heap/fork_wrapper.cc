@@ -34,13 +34,14 @@ HEADROOM_EXPORT pid_t fork() noexcept {
     errno = ENOMEM;
     return -1;
   }
-  if ((pager::is_running() || pager::is_forked_child()) && !pager::has_descriptors_for_fork()) {
+  if ((pager::is_running() || pager::is_forked_child()) && !pager::try_descriptors_for_fork()) {
     static std::atomic<bool> said{false};
     if (!said.exchange(true, std::memory_order_relaxed)) {
-      base::log_warning(
-          "fork() needs five descriptors for the child's copy of memory, and there are none left; the program is told that "
-          "memory "
-          "is exhausted. Raise `ulimit -n`");
+      base::log_warning(pager::is_forked_child()
+                            ? "a forked child cannot fork in turn where /proc/self/maps cannot be read, or no descriptor is "
+                              "left; the program is told that memory is exhausted. Mount /proc, or raise `ulimit -n`"
+                            : "fork() needs five descriptors for the child's copy of memory, and there are none left; "
+                              "the program is told that memory is exhausted. Raise `ulimit -n`");
     }
     errno = ENOMEM;
     return -1;

@@ -329,6 +329,21 @@ void* remap(void* old_address, size_t old_bytes, size_t bytes, int flags, void* 
   return move_mapping(old_address, old_bytes, nullptr, bytes, caller);
 }
 
+/// Some of it is not mapped: the advice is taken for the rest all the same, as the kernel does, which then says so.
+int advise_what_is_mapped(char* address, size_t bytes, int advice) {
+  for (size_t at = 0; at < bytes; at += arena::kPageBytes) {
+    const size_t begin = at;
+    while (at < bytes && !pager::has_unmapped(address + at, arena::kPageBytes)) {
+      at += arena::kPageBytes;
+    }
+    if (at > begin && advise_pages(address + begin, at - begin, advice, false) != 0) {
+      return -1;
+    }
+  }
+  errno = ENOMEM;
+  return -1;
+}
+
 int advise(void* address, size_t bytes, int advice) {
   const bool is_static = !owns(address) && touches_static_data(address, bytes);
   if (!owns(address) && !is_static) {
@@ -338,8 +353,8 @@ int advise(void* address, size_t bytes, int advice) {
     errno = EINVAL;
     return -1;
   }
-  if (refuses_unmapped(address, bytes)) {
-    return -1;
+  if (__builtin_expect(!is_static && pager::has_unmapped(address, bytes), 0)) {
+    return advise_what_is_mapped(static_cast<char*>(address), whole_pages(bytes), advice);
   }
   return advise_pages(address, whole_pages(bytes), advice, is_static);
 }

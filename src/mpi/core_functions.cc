@@ -237,8 +237,8 @@ bool registers_memory() { return pager::registrations_are_expected(); }
 void say_no_room_for_window(uint64_t bytes) {
   base::log_error(
       "a window of %.1f MiB must stay in memory, since the MPI library registers it with a network card, and of this rank's "
-      "share of "
-      "--memory only %.1f MiB more may: MPI_ERR_NO_MEM. Raise --memory, or make windows of communicators inside a node",
+      "share of --memory only %.1f MiB more may: MPI_ERR_NO_MEM. Raise --memory, or make windows of communicators inside a "
+      "node",
       static_cast<double>(bytes) / (1 << 20), static_cast<double>(pager::long_hold_room()) / (1 << 20));
 }
 

@@ -37,6 +37,7 @@ struct Change {
   char name[48];
   const char* before;
   char after[kMostValue];
+  bool is_unset;
 };
 Change changes[kMostChanges];
 size_t change_count = 0;
@@ -65,7 +66,8 @@ Change* change_of(const char* name) {
 const char* users_value(const char* name) {
   const Change* change = change_of(name);
   const char* now = value_now(name);
-  return change != nullptr && now != nullptr && strcmp(now, change->after) == 0 ? change->before : now;
+  const bool is_ours = change != nullptr && (now == nullptr ? change->is_unset : strcmp(now, change->after) == 0);
+  return is_ours ? change->before : now;
 }
 
 void say_overridden(const char* name, const char* before, const char* after) {
@@ -74,10 +76,11 @@ void say_overridden(const char* name, const char* before, const char* after) {
                  after);
 }
 
+/// Sets what the library is to read; nullptr: nothing.
 void set(const char* name, const char* value) {
   const char* before = users_value(name);
   const char* now = value_now(name);
-  if (now != nullptr && strcmp(now, value) == 0) {
+  if (value == now || (now != nullptr && value != nullptr && strcmp(now, value) == 0)) {
     return;
   }
   Change* change = change_of(name);
@@ -87,7 +90,8 @@ void set(const char* name, const char* value) {
   }
   if (change != nullptr) {
     change->before = before;
-    (void)snprintf(change->after, sizeof change->after, "%s", value);
+    (void)snprintf(change->after, sizeof change->after, "%s", value != nullptr ? value : "");
+    change->is_unset = value == nullptr;
   }
 }
 
@@ -116,6 +120,9 @@ void apply_changes() {
     }
   }
   for (size_t each = 0; each < change_count; ++each) {
+    if (changes[each].is_unset) {
+      continue;
+    }
     (void)snprintf(text, kLongest, "%.47s=%.511s", changes[each].name, changes[each].after);
     fresh[filled++] = text;
     text += kLongest;
@@ -266,7 +273,8 @@ bool exclude_from_list(const char* given, const char* off, char* out, size_t roo
       ++name;
       --length;
     }
-    const size_t plain = strcspn(name, ":") < length ? strcspn(name, ":") : length;  // an auxiliary use
+    // "ud:aux" is UCX's for an auxiliary use, "verbs;ofi_rxm" libfabric's for one provider over another.
+    const size_t plain = strcspn(name, ":;") < length ? strcspn(name, ":;") : length;
     if (is_off(off, name, plain)) {
       changes_it = true;
     } else {
@@ -303,6 +311,8 @@ void exclude(const char* name, const char* off) {
     if (given != nullptr && *given != '^') {  // else it was excluded already, or all but some
       say_overridden(name, given, value);
     }
+  } else if (change_of(name) != nullptr) {
+    set(name, given);  // more is known than before the program began: the user's list is right as it is
   }
 }
 
@@ -448,7 +458,7 @@ void make_transports_copy(const Cards& cards, bool serves, const char* library) 
       exclude(list.name, list.off);
     }
     const char* intel = users_value("I_MPI_OFI_PROVIDER");
-    if (intel != nullptr && has_name(kWithoutRegistering[0].off, intel, strlen(intel))) {
+    if (intel != nullptr && has_name(kWithoutRegistering[0].off, intel, strcspn(intel, ";"))) {
       say_overridden("I_MPI_OFI_PROVIDER", intel, "tcp");
       set("I_MPI_OFI_PROVIDER", "tcp");
       set("FI_PROVIDER", "tcp");

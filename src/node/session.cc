@@ -335,9 +335,10 @@ Status join_session(Session& session) {
   }
   if (session.ledger == nullptr) {
     log_warning(
-        "cannot join the node session of job '%s': %s; its other processes have another version of Headroom, so let all use "
-        "one; or memory or descriptors are short (`ulimit -n`)",
-        base::settings().job, strerror(errno));
+        "cannot join the node session of job '%s'; its other processes have another version of Headroom, so let all use one; "
+        "or "
+        "memory or descriptors are short (`ulimit -n`)",
+        base::settings().job);
     return Status::kUnavailable;
   }
   if (!take_member_slot(session)) {

@@ -188,20 +188,23 @@ long copy_pages(int descriptor, uintptr_t address, const char* source, uint64_t 
 }
 
 /// False if the child is gone, or had to be killed.
-bool copy_block(Child& child, uint64_t block, const char* source) {
-  const View view = view_of_block(*state.partition, block);
-  const long error = copy_pages(child.fault_descriptor, view.address, source, view.bytes);
-  if (error == 0) {
-    return true;
-  }
+/// It has ended, or does without what it needs, and is ended.
+void forget_after(Child& child, long error) {
   if (error != -ESRCH && child.fault_descriptor >= 0) {
-    base::log_warning("memory could not be copied into a forked child (%s), so it is killed",
-                      strerror(static_cast<int>(-error)));
+    base::log_warning("memory could not be given to a forked child (%s), so it is killed", strerror(static_cast<int>(-error)));
     forget(child, false);
   } else {
     forget(child);
   }
-  return false;
+}
+
+bool copy_block(Child& child, uint64_t block, const char* source) {
+  const View view = view_of_block(*state.partition, block);
+  const long error = copy_pages(child.fault_descriptor, view.address, source, view.bytes);
+  if (error != 0) {
+    forget_after(child, error);
+  }
+  return error == 0;
 }
 
 void give_copy(Child& child, uint64_t block) {
@@ -264,10 +267,10 @@ bool share(Child& child, uint64_t block) {
     // What was mapped is to be taken back all the same, so the block does not count as given.
     error = copy_pages(child.fault_descriptor, view.address, content_of(block), view.bytes);
   }
-  if (error != 0) {
-    forget(child, error == -ESRCH);
-  } else {
+  if (error == 0) {
     trace::count(Counter::kForkBlocksShared);
+  } else {
+    forget_after(child, error);
   }
   return true;
 }
@@ -450,6 +453,15 @@ bool stop_sharing(uint64_t block) {
   if ((word & kShared) == 0) {
     return true;
   }
+  bool may_be_mapped = false;  // one that has not said hello yet has mapped nothing, and is given the block later
+  for (const Child& child : children) {
+    may_be_mapped = may_be_mapped || (child.used && child.fault_descriptor >= 0 && block < child.blocks &&
+                                      !bit(child.given, block) && !bit(child.zero, block));
+  }
+  if (!may_be_mapped) {  // all who did are gone, or have got it
+    change_word(word_of(block), kShared, 0);
+    return true;
+  }
   if (state_of(word) == kWriting) {
     return false;
   }
@@ -457,7 +469,6 @@ bool stop_sharing(uint64_t block) {
   memcpy(moved, memory, kBlockBytes);
   punch(*state.partition, block, 1);
   for (Child& child : children) {
-    // One that has not said hello yet has mapped nothing, and is given the block later.
     if (child.used && child.fault_descriptor >= 0 && block < child.blocks && !bit(child.given, block) &&
         !bit(child.zero, block) && copy_block(child, block, moved)) {
       set_bit(child.given, block);

@@ -48,7 +48,7 @@ bool open_fork_channel() {
   return true;
 }
 
-bool has_descriptors_for_fork() {
+bool try_descriptors_for_fork() {
   if (is_forked_child()) {  // make_private_in_child() reads /proc/self/maps
     const long file = system_call(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
     if (!base::is_error(file)) {

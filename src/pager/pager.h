@@ -234,7 +234,7 @@ inline constexpr int64_t kPartThatMayComeBack = 8;
 int64_t own_processor_ns();
 
 /// Whether a fork would find the descriptors that it needs now. Tried: what is open cannot be compared with limits.
-bool has_descriptors_for_fork();
+bool try_descriptors_for_fork();
 /// Whether the last fork of this thread went wrong since there were none, or no memory, after all: the child has ended then.
 bool take_fork_failure();
 

@@ -46,8 +46,7 @@ void look_at_pins() {
   if (state.armed && grown >= kLooks && state.session->ledger->told_of_pins.exchange(1, std::memory_order_relaxed) == 0) {
     base::log_warning(
         "the kernel keeps %.1f MiB of this process in memory for a network card, though messages are meant to be copied; what "
-        "it "
-        "keeps cannot leave, and may be wrong once it moves: unset what chooses transports (UCX_*, FI_*, OMPI_MCA_*)",
+        "it keeps cannot leave, and may be wrong once it moves: unset what chooses transports (UCX_*, FI_*, OMPI_MCA_*)",
         static_cast<double>(pinned) / (1 << 20));
   }
 }

@@ -6,6 +6,8 @@
 // handler hands such faults to the program; a system call on such memory still works there, since it is held.
 #include <sys/mman.h>
 
+#include <bit>
+
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
@@ -23,12 +25,18 @@ bool rights_are_the_pagers() { return engine() == base::EngineChoice::kSigsegv; 
 
 std::atomic<uint64_t>& word_at(uint64_t page) { return detail::the_partition.unmapped[page / 64]; }
 
-void set_bit(uint64_t page, bool on) {
-  const uint64_t bit = uint64_t{1} << (page % 64);
-  const uint64_t before =
-      on ? word_at(page).fetch_or(bit, std::memory_order_relaxed) : word_at(page).fetch_and(~bit, std::memory_order_relaxed);
-  if (((before & bit) != 0) != on) {
-    on ? unmapped_pages.fetch_add(1, std::memory_order_relaxed) : unmapped_pages.fetch_sub(1, std::memory_order_relaxed);
+void set_bits(uint64_t first, uint64_t end, bool on) {
+  while (first < end) {
+    const uint64_t next = (first / 64 + 1) * 64;
+    const uint64_t count = (end < next ? end : next) - first;
+    const uint64_t bits = (~uint64_t{0} >> (64 - count)) << (first % 64);
+    std::atomic<uint64_t>& word = word_at(first);
+    const uint64_t before =
+        on ? word.fetch_or(bits, std::memory_order_relaxed) : word.fetch_and(~bits, std::memory_order_relaxed);
+    const auto changed = static_cast<uint64_t>(std::popcount(on ? bits & ~before : bits & before));
+    on ? unmapped_pages.fetch_add(changed, std::memory_order_relaxed)
+       : unmapped_pages.fetch_sub(changed, std::memory_order_relaxed);
+    first += count;
   }
 }
 
@@ -69,9 +77,7 @@ void take_access_away(uint64_t offset, uint64_t bytes) {
   if (!by_bits_alone && base::is_error(system_call(SYS_mprotect, detail::the_partition.base + first, end - first, PROT_NONE))) {
     return;  // too many mappings: it stays accessible
   }
-  for (uint64_t page = first / kPageBytes; page < end / kPageBytes; ++page) {
-    set_bit(page, true);
-  }
+  set_bits(first / kPageBytes, end / kPageBytes, true);
 }
 
 bool give_access_back(uint64_t offset, uint64_t bytes) {
@@ -87,9 +93,7 @@ bool give_access_back(uint64_t offset, uint64_t bytes) {
       all = false;
       return;
     }
-    for (uint64_t page = first; page < end; ++page) {
-      set_bit(page, false);
-    }
+    set_bits(first, end, false);
   });
   return all;
 }

@@ -1,8 +1,10 @@
 // See figures.h.
 #include "supervise/figures.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,16 +43,8 @@ int receive_descriptor(int connection) {
   return descriptor;
 }
 
-bool has_ended(pid_t process) {
-  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  pollfd ended = {descriptor, POLLIN, 0};
-  const bool is_over = descriptor < 0 || poll(&ended, 1, 0) == 1;
-  close(descriptor);
-  return is_over;
-}
-
-/// Whether the process joined the node of this ledger, has ended, and did not leave.
-bool did_not_leave(int ledger_file, pid_t process) {
+/// Whether the process joined the node of this ledger and did not leave; it may live.
+bool is_counted(int ledger_file, pid_t process) {
   struct stat status = {};
   if (fstat(ledger_file, &status) != 0 || status.st_size < static_cast<off_t>(sizeof(node::Ledger))) {
     return false;
@@ -60,14 +54,45 @@ bool did_not_leave(int ledger_file, pid_t process) {
     return false;
   }
   const auto& ledger = *static_cast<const node::Ledger*>(place);
-  bool stays = false;
+  bool found = false;
   for (const node::Member& member : ledger.members) {
-    stays =
-        stays || (member.pid.load(std::memory_order_relaxed) == process && member.counted.load(std::memory_order_acquire) == 1);
+    found =
+        found || (member.pid.load(std::memory_order_relaxed) == process && member.counted.load(std::memory_order_acquire) == 1);
   }
-  stays = stays && node::is_of_this_version(ledger) && has_ended(process);
+  found = found && node::is_of_this_version(ledger);
   munmap(place, sizeof(node::Ledger));
-  return stays;
+  return found;
+}
+
+bool has_ended(pid_t process) {
+  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+  if (descriptor < 0) {
+    return errno == ESRCH || kill(process, 0) != 0;  // Linux before 5.3 has no such descriptors
+  }
+  pollfd ended = {descriptor, POLLIN, 0};
+  const bool is_over = poll(&ended, 1, 0) == 1;
+  close(descriptor);
+  return is_over;
+}
+
+/// What a process has handed in.
+struct Figures {
+  int ledger;
+  pid_t process;
+};
+constexpr int kMostFigures = 2 * node::kMaxMembers;
+Figures kept[kMostFigures];
+int kept_count = 0;
+
+void drop_figures_of_who_left() {
+  for (int index = 0; index < kept_count;) {
+    if (is_counted(kept[index].ledger, kept[index].process)) {
+      ++index;
+      continue;
+    }
+    close(kept[index].ledger);
+    kept[index] = kept[--kept_count];
+  }
 }
 
 void run_reporter(int ledger_file, pid_t process) {
@@ -114,7 +139,8 @@ int open_figures() {
   return listener;
 }
 
-void see_to_figures(int listener) {
+void take_figures(int listener) {
+  constexpr int kPatienceMs = 1000;  // who has connected sends at once, unless it is stopped
   for (;;) {
     const int connection = listener >= 0 ? accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) : -1;
     if (connection < 0) {
@@ -123,12 +149,25 @@ void see_to_figures(int listener) {
     ucred peer = {};
     socklen_t length = sizeof peer;
     const bool is_known = getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == getuid();
-    const int ledger = is_known ? receive_descriptor(connection) : -1;
-    if (ledger >= 0 && did_not_leave(ledger, peer.pid)) {
-      run_reporter(ledger, peer.pid);
-    }
-    close(ledger);
+    pollfd sent = {connection, POLLIN, 0};
+    const int ledger = is_known && poll(&sent, 1, kPatienceMs) == 1 ? receive_descriptor(connection) : -1;
     close(connection);
+    drop_figures_of_who_left();
+    if (ledger >= 0 && kept_count < kMostFigures) {
+      kept[kept_count++] = {ledger, peer.pid};
+    } else {
+      close(ledger);
+    }
+  }
+}
+
+void see_to_figures(int listener) {
+  take_figures(listener);
+  drop_figures_of_who_left();
+  for (int index = 0; index < kept_count; ++index) {
+    if (has_ended(kept[index].process)) {
+      run_reporter(kept[index].ledger, kept[index].process);
+    }
   }
 }
 

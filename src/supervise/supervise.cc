@@ -5,8 +5,8 @@
 // holds the program's descriptors too, the launcher learns of the death only when this process ends, after it has spoken.
 //
 // A program may also run without Headroom by mistake: linked statically, or with other privileges. The preloaded library signs
-// a file that it inherits (preload/process.cc); if nobody has signed it, that is said. (A script signs, whatever it starts;
-// what can be told from the file is said before the program starts, by python/headroom/machine.py.)
+// a file that it inherits (preload/process.cc); if nobody has signed it and it ran for a second, that is said. (A script signs,
+// whatever it starts; what can be told from the file is said before the program starts, by python/headroom/machine.py.)
 //
 // Signals are passed on; those from the terminal, and a launcher's, reach the whole process group anyway. The exit
 // status is the program's; if a signal ended the program, this process ends by the same one. If this process is killed, the
@@ -14,6 +14,7 @@
 // Headroom.
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -209,6 +211,29 @@ bool is_worth_saying(int number) {
   return number != SIGINT && number != SIGHUP && number != SIGPIPE;
 }
 
+/// Its status. Meanwhile takes what its processes hand in. `children`: tells that the program may have ended; -1: nothing does.
+int wait_for_program(int children, int figures) {
+  int status = 0;
+  for (;;) {
+    const pid_t ended = waitpid(program, &status, children >= 0 ? WNOHANG : 0);
+    if (ended == program || (ended < 0 && errno != EINTR)) {
+      return status;
+    }
+    if (children < 0) {
+      continue;
+    }
+    pollfd watched[2] = {{children, POLLIN, 0}, {figures, POLLIN, 0}};
+    (void)poll(watched, 2, -1);
+    if (watched[0].revents != 0) {
+      signalfd_siginfo taken;
+      (void)!read(children, &taken, sizeof taken);
+    }
+    if (watched[1].revents != 0) {
+      headroom::supervise::take_figures(figures);
+    }
+  }
+}
+
 [[noreturn]] void end_by_signal(int number) {
   const rlimit no_core = {0, 0};  // the program has dumped already, if it was to
   setrlimit(RLIMIT_CORE, &no_core);
@@ -237,6 +262,10 @@ int main(int count, char** words) {
   pass_signals_on();
   const int signature = open_signature();
   const int figures = headroom::supervise::open_figures();
+  sigset_t of_child;
+  sigemptyset(&of_child);
+  sigaddset(&of_child, SIGCHLD);
+  const int children = signalfd(-1, &of_child, SFD_CLOEXEC | SFD_NONBLOCK);
   program = fork();
   if (program == 0) {
     pass_no_signals_on();
@@ -259,10 +288,9 @@ int main(int count, char** words) {
     return 2;
   }
   const int64_t began_ms = now_ms();
+  sigaddset(&before, SIGCHLD);  // which is read from `children`
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  int status = 0;
-  while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for_program(children, figures);
   if (!WIFSIGNALED(status)) {
     headroom::supervise::see_to_figures(figures);
     if (WEXITSTATUS(status) != 126 && WEXITSTATUS(status) != 127) {

@@ -66,6 +66,7 @@ void report_ended(Ledger& ledger, int process) {
       continue;
     }
     node::release(ledger, member, member.reserved_bytes.load(std::memory_order_relaxed));
+    node::note_beyond(ledger, member, 0);
     ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
     const bool is_last =
         member.counted.exchange(0, std::memory_order_acq_rel) == 1 && ledger.alive.fetch_sub(1, std::memory_order_acq_rel) == 1;

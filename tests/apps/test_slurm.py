@@ -141,12 +141,12 @@ def test_scancel(tracking, how, tmp_path):
     job, program = in_a_batch_job(tracking, tmp_path, how)
     began = time.monotonic()
     tracking.ask("scancel", job.number)
-    assert job.wait(30)[0] == "CANCELLED"
-    deadline = time.monotonic() + 15
+    assert job.wait(60)[0] == "CANCELLED"
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline and running(program.name):
         time.sleep(0.1)
     assert not running(program.name)
-    assert time.monotonic() - began < 5, "they were killed after KillWait"  # slurm.py
+    assert time.monotonic() - began < 20, "they were killed after KillWait"  # slurm.py
 
 
 def test_job_array(slurm, tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conditions import need
-from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
+from conftest import BUILD, HEADROOM, ORDINARY_USER, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import doctor, hard_limit, launcher, machine
 from headroom.errors import Refused
 from headroom.rank import become, warn_of_too_much_memory
@@ -179,7 +179,7 @@ def test_doctor_tries_what_messages_need():
 
 def test_doctor_tells_an_ordinary_user_what_to_do():
     need("root", "userfaultfd that is refused to some", "the engine userfaultfd-user")
-    done = plain_run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", HEADROOM, "doctor"])
+    done = plain_run([*ORDINARY_USER, HEADROOM, "doctor"])
     assert re.search(r"so-so  page faults .*accesses of the program only\n.*under 1 MiB.*EFAULT", done.stdout), done.stdout
     assert "vm.unprivileged_userfaultfd=1" in done.stdout
 

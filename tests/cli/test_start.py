@@ -71,6 +71,7 @@ def test_the_quick_way_understands_what_the_slow_one_does(words, variables):
         ["-n", "2", "true"],
         ["--memory"],
         ["--memory", "much", "true"],
+        ["--memory=", "true"],
         ["--memory", "1.5G", "true"],  # right, and left to the slow way
         ["--engine", "steam", "true"],
         ["--nonsense", "true"],
@@ -100,9 +101,19 @@ def test_help_and_errors_come_the_slow_way():
     assert "--memory" in plain_run([HEADROOM, "run", "--help"]).stdout
     done = plain_run([HEADROOM, "run", "--memory", "much", "true"])
     assert done.returncode == 2 and done.stderr.startswith("headroom: error: "), done.stderr
+    done = plain_run([HEADROOM, "run", "--memory=", "true"])
+    assert done.returncode == 2 and done.stderr.startswith("headroom: error: "), done.stderr
     done = plain_run([HEADROOM, "run", "--memory", "4K", "true"])
     assert done.returncode == 2 and done.stderr.startswith("headroom: error: --memory 4.0 KiB is too small"), done.stderr
     assert options.parse_bytes("1.5G") == 3 << 29
+
+
+def test_processes_above_may_have_any_name():
+    """The kernel cuts a name after 15 bytes, which may be within a letter."""
+    program = "import ctypes, os, subprocess, sys; ctypes.CDLL(None).prctl(15, b'fourteen-bytes\\xc3'); "
+    program += "sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+    done = plain_run([sys.executable, "-c", program, HEADROOM, "run", "--memory", "64M", "true"])
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_tighter_of_a_cgroups_limits_counts(tmp_path):

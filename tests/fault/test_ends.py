@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from conftest import compile_program, headroom_run
+from conditions import need
+from conftest import ORDINARY_USER, compile_program, environment, headroom_run, make_public
 
 
 @pytest.mark.parametrize("way", ["instruction", "syscall"])
@@ -81,3 +82,26 @@ def test_a_missing_symbol_table_is_not_said_where_it_hardly_matters(mpi, tmp_pat
     command = [python, "-c", "kept = bytearray(8 << 20)"]
     run = headroom_run(command, tmp_path, before=mpi.command(2), memory="256M", engine="sigsegv")
     assert run.status == 0 and "symbol table" not in run.errors, run.errors
+
+
+def test_many_short_programs_under_one_supervisor(tmp_path):
+    """Each hands its node's figures in. Descriptors on their way count against the user's limit (but not root's)."""
+    need("root")
+    make_public(tmp_path)
+    (tmp_path / "script").write_text(
+        "ulimit -n 64\n"
+        f"mkfifo {tmp_path}/never\n"
+        f"exec 9<>{tmp_path}/never\n"
+        "dd bs=2M count=1 of=/dev/null status=none <&9 &\n"
+        "count=0\n"
+        "while [ $count -lt 100 ]; do\n"
+        "  dd bs=2M count=1 if=/dev/zero of=/dev/null status=none\n"
+        "  count=$((count + 1))\n"
+        "done\n"
+        "echo >&9\n"
+        "wait\n"
+    )
+    env = environment() | {"HOME": "/tmp", "TMPDIR": "/tmp"}
+    run = headroom_run(["sh", tmp_path / "script"], tmp_path, before=ORDINARY_USER, memory="64M", storage="/var/tmp", env=env)
+    assert run.status == 0 and "headroom: warning" not in run.errors, run.errors
+    assert len(run.report["ranks"]) > 64, len(run.report["ranks"])  # all but those that ended before the lasting one began

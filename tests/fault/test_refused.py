@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conditions import need
-from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
+from conftest import BUILD, HEADROOM, ORDINARY_USER, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import launcher, machine
 from variants import every_second
 
@@ -112,7 +112,7 @@ def test_an_installation_that_cannot_be_preloaded(name, tmp_path):
 
 
 def as_ordinary_user(command: list) -> subprocess.CompletedProcess:
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", *command]
+    words = [*ORDINARY_USER, *command]
     return plain_run(words, env=environment() | {"HOME": "/tmp"})
 
 

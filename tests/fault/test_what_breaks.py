@@ -7,13 +7,23 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
 from conditions import lack, need
-from conftest import DEBIAN, HEADROOM, ROOT, WHEELS, Run, compile_program, environment, headroom_run, plain_run
+from conftest import (
+    DEBIAN,
+    HEADROOM,
+    ORDINARY_USER,
+    ROOT,
+    WHEELS,
+    Run,
+    compile_program,
+    environment,
+    headroom_run,
+    make_public,
+    plain_run,
+)
 from headroom import machine
 from kernel_watch import KernelWatch
 from variants import every_second, only_in_suites
@@ -416,13 +426,9 @@ def test_as_an_ordinary_user(mpi, tmp_path):
     """Without privileges: engine userfaultfd-user (or sigsegv), the library's cross-memory attach off, everything right."""
     need("root")
     program = compile_program(mpi, "out_of_core.c")
-    tmp_path.chmod(0o777)
-    for parent in tmp_path.parents:
-        if Path(tempfile.gettempdir()) in parent.parents:  # pytest's own
-            parent.chmod(0o755)
-    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    make_public(tmp_path)
     env = environment() | {"HOME": "/tmp", "TMPDIR": "/tmp"}
-    started = [*user, *mpi.command(3)]
+    started = [*ORDINARY_USER, *mpi.command(3)]
     run = headroom_run([program, 24, 2], tmp_path, before=started, memory="64M", storage="/var/tmp", env=env)
     assert run.status == 0, run.errors
     assert "wrong 0" in run.output

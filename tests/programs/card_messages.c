@@ -1,6 +1,6 @@
-/* Messages and a window between two ranks on different nodes, with a network card between them, while what they go to leaves memory.
-   Prints, on rank 1, how many samples were wrong of each, and how much memory the kernel kept for the card at most (kB) beyond what
-   it did after MPI_Init; ends past MPI_Finalize(), which does not end over such cards. Both ranks print "done".
+/* Messages and a window between two ranks on different nodes, with a network card between them, while what they go to leaves
+   memory. Prints, on rank 1, how many samples were wrong of each, and how much memory the kernel kept for the card at most (kB)
+   beyond what it did after MPI_Init; ends past MPI_Finalize(), which does not end over such cards. Both ranks print "done".
    usage: card_messages messages|window|attached|large|kept */
 #include <mpi.h>
 #include <stdio.h>

@@ -107,6 +107,8 @@ static void given_back_faults(int kernel_says_so) {
   }
   int status = 0;
   CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+  CHECK(madvise(map, 8 * MIB, MADV_DONTNEED) == -1 && errno == ENOMEM); /* and what is mapped is zero */
+  CHECK(zero(map, MIB) && zero(map + 5 * MIB, 3 * MIB));
   CHECK(map_at(map + 2 * MIB, MIB, PROT_READ | PROT_WRITE, MAP_FIXED) == map + 2 * MIB);
   CHECK(zero(map + 2 * MIB, MIB) && faults(map + 2 * MIB - 1, 0) && faults(map + 3 * MIB, 0));
   fill(map + 2 * MIB, MIB, 5);

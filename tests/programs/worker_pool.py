@@ -6,12 +6,14 @@ usage: worker_pool.py MIB [write]"""
 import multiprocessing
 import os
 import sys
-import time
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy
 
 MIB = 1 << 20
+context = multiprocessing.get_context("fork")
+have_read = context.Semaphore(0)
+is_measured = context.Event()
 array = numpy.arange(int(sys.argv[1]) * MIB // 8, dtype=numpy.float64)
 
 
@@ -22,20 +24,23 @@ def proportional_mib(process: int) -> float:
 
 def add(part: int) -> tuple[float, float]:
     first = float(array[part::2].sum())
-    time.sleep(2)
+    have_read.release()
+    is_measured.wait()
     return first, float(array[part::2].sum())  # as it was at the fork, whatever the parent does
 
 
 if __name__ == "__main__":
     wanted = float(array.sum())
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
+    with ProcessPoolExecutor(2, mp_context=context) as pool:
         sums = [pool.submit(add, part) for part in range(2)]
-        time.sleep(1)
+        for _ in sums:
+            have_read.acquire()
         processes = [os.getpid(), *(worker.pid for worker in multiprocessing.active_children())]
         print(f"memory {sum(proportional_mib(process) for process in processes):.0f} of {len(processes)}")
         if sys.argv[2:] == ["write"]:
             for at in range(0, array.size, 2 * MIB // 8):
                 array[at : at + MIB // 8] = -1.0
+        is_measured.set()
         found = [each.result() for each in sums]
     right = all(abs(sum(each) - wanted) <= 1e-9 * wanted for each in zip(*found, strict=True))
     print("right" if right else f"wrong {found} {wanted}")

@@ -36,6 +36,7 @@ TEST(Transports, UcxsNamesForSeveralAreKnown) {
   EXPECT_EQ(excluded("rc_v,ud_x,self", "ib"), "self");
   EXPECT_EQ(excluded("\\rc_v,tcp", "ib"), "tcp");
   EXPECT_EQ(excluded("rc_v,ud:aux,tcp", "ib"), "tcp");
+  EXPECT_EQ(excluded("verbs;ofi_rxm,tcp;ofi_rxm", "efa,verbs"), "tcp;ofi_rxm");  // libfabric's, of providers
   EXPECT_EQ(excluded("rc,tcp", "xpmem"), "as it was");
   EXPECT_EQ(excluded("mm,tcp", "xpmem"), "posix,sysv,tcp");
 }
@@ -123,6 +124,19 @@ TEST(Transports, WhatPinsIsOverriddenAndSaid) {
   make_transports_copy(cards, true, nullptr);
   EXPECT_EQ(said, overridden_settings());
   EXPECT_STREQ(getenv("UCX_TLS"), "posix,sysv,cma");
+}
+
+TEST(Transports, WhatTurnsOutToCopyIsGivenBack) {
+  // As where the library is loaded by the program, after Headroom had to decide for the first time.
+  setenv("UCX_TLS", "cma,tcp", 1);
+  make_transports_copy(Cards{}, false, nullptr);
+  EXPECT_STREQ(getenv("UCX_TLS"), "tcp");
+  Cards cards;
+  cards.knem = true;
+  make_transports_copy(cards, true, nullptr);
+  EXPECT_STREQ(getenv("UCX_TLS"), "cma,tcp");
+  EXPECT_STREQ(overridden_settings(), "");
+  unsetenv("UCX_TLS");
 }
 
 TEST(Transports, NothingIsSetWhereNothingIsToBeKeptFromPinning) {

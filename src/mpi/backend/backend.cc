@@ -39,7 +39,7 @@ namespace {
 const CoreFunctions* core = nullptr;
 bool direct_on = false;         // some messages do not enter the library (communicators.inc)
 bool nonblocking_form = false;  // agreed at MPI_Init, as is
-bool job_registers = false;     // on some node the library registers memory with network cards; agreed, too
+bool node_registers = false;    // the library registers memory with this node's network cards; nodes may differ
 bool several_threads = false;   // may call: MPI_THREAD_MULTIPLE
 base::CallingThreads* calling_threads = nullptr;
 bool library_counts = false;     // collectives (collectives.inc)
@@ -344,19 +344,18 @@ void agree_at_init() {
   library_counts = spins;  // both are so unless it is Open MPI
   core->after_init(rank, size, HEADROOM_ABI_NAME, spins);
   make_some_progress();
-  // Nodes may differ in these.
-  const int wanted[2] = {core->needs_nonblocking_form() ? 1 : 0, core->registers_memory() ? 1 : 0};
-  int agreed[2] = {wanted[0], wanted[1]};
+  node_registers = core->registers_memory();
+  const int wanted = core->needs_nonblocking_form() ? 1 : 0;  // nodes may differ
+  int agreed = wanted;
   if (size > 1) {
-    real.Allreduce[1](wanted, agreed, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    real.Allreduce[1](&wanted, &agreed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   }
-  job_registers = agreed[1] != 0;
-  if (agreed[0] != 0) {
+  if (agreed != 0) {
     real.Comm_create_keyval[1](MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &form_key, nullptr);
     nonblocking_form = true;
   }
   agree_on_direct(size);
-  core->note_nonblocking_form(agreed[0] != 0);
+  core->note_nonblocking_form(agreed != 0);
 }
 
 template <int kProfiled>
@@ -397,7 +396,7 @@ int wrap_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* ses
   const int error = real.Session_init[kProfiled](info, errhandler, session);
   if (error == MPI_SUCCESS) {
     core->after_session_init(HEADROOM_ABI_NAME, library_spins());
-    job_registers = job_registers || core->registers_memory();
+    node_registers = core->registers_memory();
   }
   return error;
 }
