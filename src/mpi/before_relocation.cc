@@ -8,11 +8,17 @@
 // The resolver must call nothing outside this file, not even strlen(). Where a program without PIE takes a function's address,
 // the whole process means by its name a stub in the program, which leads nowhere until the program is relocated: such a call
 // ends the process before it has begun (gcc, node). A program may also define such a name itself. So loops are written out, the
-// compiler is kept from making calls of them (CMakeLists.txt), system calls are made by instruction, and the loaded objects are
-// found in the loader's own list. A test looks at what this file's object refers to.
+// compiler is kept from making calls of them (below, and CMakeLists.txt), system calls are made by instruction, and the loaded
+// objects are found in the loader's own list. A test looks at what this file's object refers to.
 //
 // Where no MPI library is loaded with the program, all names are hidden from the program's own references; plug-ins that
 // come later (Python's) see what hide_absent_names() leaves.
+
+// Of a loop GCC would make a call of memcpy(). (Clang has no such option, and is for analysis alone here.)
+#ifndef __clang__
+#pragma GCC optimize("no-tree-loop-distribute-patterns")
+#endif
+
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>

@@ -215,7 +215,7 @@ void warn_once(int64_t measured, int64_t most) {
       static_cast<double>(measured) / (1 << 20),
       small_move ? "what was allocated before the first large allocation" : "small allocations",
       static_cast<double>(most) / (1 << 20), static_cast<double>(node::resident_bytes(ledger)) / (1 << 20),
-      static_cast<double>(ledger.budget) / (1 << 20), static_cast<long long>((for_all >> 20) + 1),
+      static_cast<double>(ledger.budget) / (1 << 20), (static_cast<long long>(for_all) >> 20) + 1,
       small_move                    ? ""
       : base::settings().large == 0 ? "; allocations from 64 KiB on can be moved from now on (--large 64K: from the start)"
                                     : "; --large 64K lets what is allocated in pieces of that size move");
