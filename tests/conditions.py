@@ -82,6 +82,13 @@ def no_cgroups_of_slurm() -> str | None:
     return no_root() or (None if all(os.access(folder, os.W_OK) for folder in folders) else "no cgroups of version 1")
 
 
+def no_tracing() -> str | None:
+    if shutil.which("strace") is None:
+        return "strace is not installed"
+    asked = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, text=True, check=False)
+    return None if asked.returncode == 0 else asked.stderr.strip()
+
+
 def missing(*names: str):
     return lambda: None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed"
 
@@ -105,6 +112,7 @@ LACKS = {
     "PT-Scotch": missing("dgord"),
     "Slurm": no_slurm,
     "Slurm's cgroups": no_cgroups_of_slurm,
+    "traced processes": no_tracing,
     "ScaLAPACK": lambda: None if SCALAPACK.exists() else "scalapack-mpi-test is not installed",
 }
 
