@@ -27,6 +27,7 @@ run "pinning window" "\$pins" "" window
 run "attached" "A=b" "" attached
 run "large" "A=b" "" large
 run "kept" "A=b" "" kept
+run "beyond" "A=b" "" beyond
 echo "case unguarded"
 timeout 170 env \$pins HEADROOM_TRANSPORTS=as-they-are \$launch \$headroom $root/build/tests/card_messages-mpich messages 2>&1
 echo "status \$?"

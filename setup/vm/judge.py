@@ -24,7 +24,7 @@ def must(holds: bool, what: str) -> None:
 
 
 guarded = [f"{engine} {what}" for engine in ("userfaultfd", "userfaultfd-user", "sigsegv") for what in ("messages", "window")]
-for name in [*guarded, "pinning messages", "pinning window", "attached", "large", "kept"]:
+for name in [*guarded, "pinning messages", "pinning window", "attached", "large", "kept", "beyond"]:
     case = cases.get(name, {"text": "did not run"})
     must({0, 1} <= case.keys(), f"{name}: ended early:\n{case['text'][-1500:]}")
     wrong = sum(case[rank][0] for rank in (0, 1) if rank in case)

@@ -1,7 +1,7 @@
 /* Messages and a window between two ranks on different nodes, with a network card between them, while what they go to leaves
    memory. Prints, on rank 1, how many samples were wrong of each, and how much memory the kernel kept for the card at most (kB)
    beyond what it did after MPI_Init; ends past MPI_Finalize(), which does not end over such cards. Both ranks print "done".
-   usage: card_messages messages|window|attached|large|kept */
+   usage: card_messages messages|window|attached|large|kept|beyond */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,11 +133,25 @@ static size_t kept(void) {
   return (size_t)(pinned_kb() - pinned_then > 64);
 }
 
+/* A message that is larger than the budget arrives like any. */
+static size_t beyond(void) {
+  memory = pressure;
+  bytes = beside;
+  memset(memory, rank == 0 ? 9 : 0, bytes);
+  if (rank == 0) {
+    MPI_Send(memory, (int)bytes, MPI_BYTE, 1, 3, MPI_COMM_WORLD);
+    return 0;
+  }
+  MPI_Recv(memory, (int)bytes, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  return wrong(9);
+}
+
 int main(int argc, char** argv) {
   static const struct {
     const char* name;
     size_t (*run)(void);
-  } cases[] = {{"messages", messages}, {"window", window}, {"attached", attached}, {"large", large}, {"kept", kept}};
+  } cases[] = {{"messages", messages}, {"window", window}, {"attached", attached},
+               {"large", large},       {"kept", kept},     {"beyond", beyond}};
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   memory = malloc(bytes);
