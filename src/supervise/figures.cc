@@ -84,9 +84,10 @@ constexpr int kMostFigures = 2 * node::kMaxMembers;
 Figures kept[kMostFigures];
 int kept_count = 0;
 
-void drop_figures_of_who_left() {
+/// Of who has left; and of `again`, which hands in anew: it has replaced its program.
+void drop_figures(pid_t again) {
   for (int index = 0; index < kept_count;) {
-    if (is_counted(kept[index].ledger, kept[index].process)) {
+    if (kept[index].process != again && is_counted(kept[index].ledger, kept[index].process)) {
       ++index;
       continue;
     }
@@ -152,7 +153,7 @@ void take_figures(int listener) {
     pollfd sent = {connection, POLLIN, 0};
     const int ledger = is_known && poll(&sent, 1, kPatienceMs) == 1 ? receive_descriptor(connection) : -1;
     close(connection);
-    drop_figures_of_who_left();
+    drop_figures(peer.pid);
     if (ledger >= 0 && kept_count < kMostFigures) {
       kept[kept_count++] = {ledger, peer.pid};
     } else {
@@ -163,7 +164,7 @@ void take_figures(int listener) {
 
 void see_to_figures(int listener) {
   take_figures(listener);
-  drop_figures_of_who_left();
+  drop_figures(0);
   for (int index = 0; index < kept_count; ++index) {
     if (has_ended(kept[index].process)) {
       run_reporter(kept[index].ledger, kept[index].process);

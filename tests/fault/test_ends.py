@@ -31,6 +31,14 @@ def test_the_figures_are_written_once(way, tmp_path):
     assert run.status == 3 and run.errors == "" and run.reports
 
 
+def test_a_program_that_becomes_another_leaves_the_figures_of_the_latter(tmp_path):
+    """A shell that joined its node, and was the only one there: its node ended with it, not in any of the ways that count."""
+    script = "exec dd if=/dev/zero of=/dev/null bs=2M count=1 status=none"
+    run = headroom_run(["sh", "-c", script], tmp_path, memory="64M", large="64K")
+    assert run.status == 0 and run.errors == "", run.errors  # dd closes it before it ends
+    assert [rank["program"] for rank in run.report["ranks"]] == ["dd"]
+
+
 CONSTRUCTOR = "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void begin(void) { %s; }\n"
 
 

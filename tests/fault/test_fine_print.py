@@ -94,7 +94,10 @@ def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
     program = compile_program(mpi, "fine_print_mpi.c")
     run = headroom_run([program, case], tmp_path, before=mpi.command(ranks), memory="1G", timeout=60)
     assert (run.status, run.output) == (0, "ok\n"), run.errors
-    assert "warning" not in run.errors and "ended" not in run.errors, run.errors
+    is_much = case == "many_requests"  # a million of them, a KiB each, which stay: that is said, if it is seen
+    warnings = [line for line in run.errors.splitlines() if "warning" in line]
+    assert not [line for line in warnings if not is_much or "cannot be moved to storage" not in line], run.errors
+    assert "ended" not in run.errors, run.errors
     if case == "tallies":
         assert run.total("collectives_by_tally") > 0
     elif case == "operations":
