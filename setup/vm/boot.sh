@@ -44,10 +44,10 @@ for attempt in 1 2 3 4 5; do
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
     -device virtio-9p-pci,fsdev=host,mount_tag=host </dev/null 2>&1 | sed -u 's/\r//' >"$log" || true
   if grep -q '^EXIT=' "$log"; then
-    sed -n '/^READY/,/^EXIT=/p' "$log" | grep -vE '^(READY|EXIT=)'
+    sed -n '/READY$/,/^EXIT=/p' "$log" | sed -E '/READY$|^EXIT=/d' # the firmware clears the screen on the first line
     exit "$(sed -n 's/^EXIT=//p' "$log" | tail -n 1)"
   fi
-  if grep -q '^READY' "$log" && ! grep -q 'Kernel panic' "$log"; then
+  if grep -q 'READY$' "$log" && ! grep -q 'Kernel panic' "$log"; then
     tail -n 40 "$log"
     echo "the script did not end within $seconds s" >&2
     exit 1
