@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +11,11 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process_end.h"
 #include "node/ledger.h"
 
 namespace headroom::supervise {
@@ -62,17 +61,6 @@ bool is_counted(int ledger_file, pid_t process) {
   found = found && node::is_of_this_version(ledger);
   munmap(place, sizeof(node::Ledger));
   return found;
-}
-
-bool has_ended(pid_t process) {
-  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  if (descriptor < 0) {
-    return errno == ESRCH || kill(process, 0) != 0;  // Linux before 5.3 has no such descriptors
-  }
-  pollfd ended = {descriptor, POLLIN, 0};
-  const bool is_over = poll(&ended, 1, 0) == 1;
-  close(descriptor);
-  return is_over;
 }
 
 /// What a process has handed in.
@@ -166,7 +154,7 @@ void see_to_figures(int listener) {
   take_figures(listener);
   drop_figures(0);
   for (int index = 0; index < kept_count; ++index) {
-    if (has_ended(kept[index].process)) {
+    if (base::has_ended(kept[index].process)) {
       run_reporter(kept[index].ledger, kept[index].process);
     }
   }

@@ -1,10 +1,9 @@
 // See ledger_file.h. That a report is written once is seen to by the same words of the ledger as when processes leave
 // (node/session.cc, leave_session()).
-#include <poll.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/process_end.h"
 #include "base/settings.h"
 #include "base/system_calls.h"
 #include "node/session.h"
@@ -20,17 +19,9 @@ using node::MemberState;
 
 constexpr uint64_t kPatienceNs = 2'000'000'000;
 
-bool has_ended(int process) {
-  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  pollfd ended = {descriptor, POLLIN, 0};
-  const bool is_over = descriptor < 0 || poll(&ended, 1, 0) == 1;
-  close(descriptor);
-  return is_over;
-}
-
 bool another_lives(const Ledger& ledger, const Member& member) {
   for (const Member& other : ledger.members) {
-    if (&other != &member && node::is_alive(other) && !has_ended(other.pid.load(std::memory_order_relaxed))) {
+    if (&other != &member && node::is_alive(other) && !base::has_ended(other.pid.load(std::memory_order_relaxed))) {
       return true;
     }
   }
