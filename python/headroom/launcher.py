@@ -57,7 +57,18 @@ def started_ranks(environment: dict[str, str]) -> int:
 def ranks_on_node(environment: dict[str, str]) -> int:
     """How many of them the launcher that started us started on this node; 1 if it does not say."""
     names = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE")
-    return next((int(environment[name]) for name in names if environment.get(name, "").isdigit()), 1)
+    said = next((int(environment[name]) for name in names if environment.get(name, "").isdigit()), 0)
+    return said or (_tasks_on_slurm_node(environment) if machine.in_slurm_step() else 1)
+
+
+def _tasks_on_slurm_node(environment: dict[str, str]) -> int:
+    """SLURM_STEP_TASKS_PER_NODE has the counts of all nodes in order, "4(x2),1" for 4, 4 and 1; SLURM_NODEID is one of them."""
+    counts: list[int] = []
+    for part in environment.get("SLURM_STEP_TASKS_PER_NODE", "").split(","):
+        tasks, _, nodes = part.removesuffix(")").partition("(x")
+        counts += [int(tasks)] * int(nodes or 1) if tasks.isdigit() and (nodes or "1").isdigit() else []
+    node = environment.get("SLURM_NODEID", "")
+    return counts[int(node)] if node.isdigit() and int(node) < len(counts) else 1
 
 
 def may_have_other_nodes(environment: dict[str, str]) -> bool:

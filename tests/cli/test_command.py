@@ -114,6 +114,21 @@ def test_the_ranks_variables_are_those_of_the_library():
     assert listed and tuple(re.findall(r'"(\w+)"', listed[1])) == launcher.LOCAL_RANKS
 
 
+@pytest.mark.parametrize(
+    ("said", "node", "ranks"), [("4", "0", 4), ("4(x2),1", "1", 4), ("4(x2),1", "2", 1), ("1,3(x2)", "2", 3)]
+)
+def test_ranks_of_a_node_under_slurm(said, node, ranks, monkeypatch):
+    """Where the MPI library's own variables are missing, as with PMIx in srun."""
+    step = {"SLURM_STEP_ID": "0", "SLURM_STEP_TASKS_PER_NODE": said, "SLURM_NODEID": node}
+    for name, value in step.items():
+        monkeypatch.setenv(name, value)
+    assert launcher.ranks_on_node(step) == ranks
+    assert launcher.ranks_on_node(step | {"SLURM_NODEID": "3"}) == 1
+    assert launcher.ranks_on_node(step | {"MPI_LOCALNRANKS": "7"}) == 7
+    monkeypatch.setenv("SLURM_STEP_ID", str(machine.FIRST_SPECIAL_STEP))  # a batch script is no rank
+    assert launcher.ranks_on_node(step) == 1
+
+
 @contextlib.contextmanager
 def cannot_be_written(folder):
     """Root may write to whatever is not mounted read-only."""
