@@ -4,17 +4,49 @@ usage: judge.py RESULT"""
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-text = Path(sys.argv[1]).read_text()
-cases = {}
-for part in re.split(r"^case ", text, flags=re.M)[1:]:
-    name, _, rest = part.partition("\n")
-    found = re.findall(r"rank (\d) \w+: wrong (\d+), pinned (-?\d+)", rest)
-    cases[name] = {int(rank): (int(wrong), int(pinned)) for rank, wrong, pinned in found} | {"text": rest}
-
+ENGINES = ("userfaultfd", "userfaultfd-user", "sigsegv")
 # Of the user's, and what they must become.
 SETTINGS = ("UCX_TLS=rc,sm -> ", "UCX_RCACHE_ENABLE=y -> n", "UCX_ZCOPY_THRESH=0 -> inf", "UCX_RNDV_SCHEME=get_zcopy -> am")
+PACKETS = (8 << 20) * 4 // 4096  # of the messages alone
+BUFFER = 8 << 20  # of each message and window of the program
+OF_LIBRARY = 16 << 20  # what the library may keep for connections that it makes later
+
+
+@dataclass
+class Case:
+    text: str = ""
+    wrong: int = 0
+    ranks: int = 0
+    packets: int = 0  # that both cards sent
+    status: int = -1
+    counted: tuple[int, ...] = ()
+
+
+def number(pattern: str, text: str) -> int:
+    found = re.search(pattern, text, flags=re.M)
+    return int(found[1]) if found else -1
+
+
+def read(result: str) -> dict[str, Case]:
+    cases = {}
+    for part in re.split(r"^case ", result, flags=re.M)[1:]:
+        name, _, text = part.partition("\n")
+        found = re.findall(r"rank (\d) \w+: wrong (\d+), pinned (-?\d+)", text)
+        cases[name] = Case(
+            text=text,
+            wrong=sum(int(wrong) for _, wrong, _ in found),
+            ranks=len({rank for rank, _, _ in found}),
+            packets=number(r"^packets (\d+)", text),
+            status=number(r"^status (\d+)", text),
+            counted=tuple(int(count) for count in re.findall(r'"pinned_bytes_peak": (\d+)', text)),
+        )
+    return cases
+
+
+cases = read(Path(sys.argv[1]).read_text(errors="replace"))
 bad = []
 
 
@@ -23,20 +55,45 @@ def must(holds: bool, what: str) -> None:
         bad.append(what)
 
 
-guarded = [f"{engine} {what}" for engine in ("userfaultfd", "userfaultfd-user", "sigsegv") for what in ("messages", "window")]
-for name in [*guarded, "pinning messages", "pinning window", "attached", "large", "kept", "beyond"]:
-    case = cases.get(name, {"text": "did not run"})
-    must({0, 1} <= case.keys(), f"{name}: ended early:\n{case['text'][-1500:]}")
-    wrong = sum(case[rank][0] for rank in (0, 1) if rank in case)
-    must(wrong == 0, f"{name}: {wrong} samples are wrong")
-for name in ("pinning messages", "pinning window"):
-    said = cases.get(name, {"text": ""})["text"]
-    for setting in SETTINGS:
-        must(setting in said, f"{name}: does not say {setting}")
-must("MPI_ERR_NO_MEM" in cases.get("large", {"text": ""})["text"], "large: does not say why the window is refused")
-unguarded = cases.get("unguarded", {"text": ""})
-wrong = sum(unguarded[rank][0] for rank in (0, 1) if rank in unguarded)
-if wrong == 0:  # not an error: whether the library then registers depends on its version and settings
-    print("unguarded: nothing was wrong either, so the cases above do not show what would go wrong without the settings")
-print("\n".join(bad) if bad else f"network cards: {len(cases)} cases are as they must be")
+def judge(name: str) -> Case:
+    case = cases.get(name, Case("did not run"))
+    must(case.ranks == 2 and case.status == 0, f"{name}: ended with {case.status}:\n{case.text[-1500:]}")
+    return case
+
+
+for mpi in ("mpich", "openmpi"):
+    for way in (*ENGINES, "pinning"):
+        messages, window = judge(f"{mpi} {way} messages"), judge(f"{mpi} {way} window")
+        must(messages.wrong + window.wrong == 0, f"{mpi} {way}: {messages.wrong} and {window.wrong} samples are wrong")
+        must(messages.packets >= PACKETS, f"{mpi} {way} messages: the cards sent {messages.packets} packets: others were used")
+        counted = window.counted
+        must(len(counted) == 2 and min(counted) >= BUFFER, f"{mpi} {way} window: {counted} bytes pinned")
+        # Open MPI makes connections of their own for a window.
+        must(mpi == "openmpi" or max(counted, default=0) <= BUFFER + OF_LIBRARY, f"{mpi} {way} window: {counted} bytes pinned")
+        if way == "pinning":
+            for setting in SETTINGS:
+                must(setting in messages.text and setting in window.text, f"{mpi} {way}: does not say {setting}")
+    for what in ("attached", "large", "kept", "waiting", "beyond"):
+        wrong = judge(f"{mpi} default {what}").wrong
+        must(wrong == 0, f"{mpi} {what}: {wrong} wrong")
+    large = cases.get(f"{mpi} default large", Case()).text
+    must("MPI_ERR_NO_MEM" in large, f"{mpi} large: does not say why the window is refused")
+    for what in ("messages", "window"):
+        must(
+            judge(f"{mpi} unguarded {what}").wrong > 0, f"{mpi} unguarded {what}: nothing is wrong, so the others show nothing"
+        )
+LIMIT = 192 << 20
+plain = cases.get("limit plain memory.max", Case())
+must(plain.status > 0 and number(r"oom_kill (\d+)", plain.text) > 0, f"plain was not ended by its limit:\n{plain.text}")
+for name in ("memory.max", "memory.high"):
+    case = cases.get(f"limit {name}", Case())
+    must(case.status == 0 and "wrong 0" in case.text, f"{name}: ended with {case.status}:\n{case.text[-1500:]}")
+    must(number(r"oom_kill (\d+)", case.text) == 0, f"{name}: the kernel ended processes")
+    must(
+        0 < number(r'"budget_bytes": (\d+)', case.text) < LIMIT,
+        f"{name}: the budget is not within the limit:\n{case.text[-1500:]}",
+    )
+    must(number(r"memory.peak:(\d+)", case.text) < LIMIT, f"{name}: what the kernel counted reached the limit")
+
+print("\n".join(bad) if bad else f"network cards and limits: {len(cases)} cases are as they must be")
 sys.exit(1 if bad else 0)

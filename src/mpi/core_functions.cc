@@ -228,7 +228,6 @@ void after_init(int rank, int size, const char* abi, bool spins) {
   if (size > 1) {
     check_that_all_are_here();
   }
-  pager::note_pins_of_library();
   heap::begin_with_smaller_ones();
 }
 
@@ -377,6 +376,7 @@ const CoreFunctions kCore = {
     node_place,
     sched::waiters_may_sleep,
     registers_memory,
+    pager::note_pins_of_library,
     pager::try_long_hold,
     pager::drop_long_hold,
     say_no_room_for_window,

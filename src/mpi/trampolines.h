@@ -70,7 +70,8 @@ struct CoreFunctions {
   // Messages inside the node (direct/): what this process is there, opening it, and its parts.
   NodePlace (*node_place)();
   bool (*waiters_may_sleep)();
-  bool (*registers_memory)();  // the library, with network cards: its windows must stay
+  bool (*registers_memory)();      // the library, with network cards: its windows must stay
+  void (*note_pins_of_library)();  // what it keeps for itself, once it has spoken to others
   bool (*hold_long)(const void* address, uint64_t bytes);
   void (*drop_long)(const void* address, uint64_t bytes);
   void (*say_no_room_for_window)(uint64_t bytes);

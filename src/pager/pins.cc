@@ -15,7 +15,8 @@ namespace headroom::pager {
 namespace {
 
 std::atomic<bool> expected{false};
-std::atomic<int64_t> library_bytes{0};
+constexpr int64_t kNotYet = -1;  // while MPI begins
+std::atomic<int64_t> library_bytes{kNotYet};
 
 int64_t measure_pins() { return measure_status("VmPin:"); }
 
@@ -31,14 +32,15 @@ void note_pins_of_library() {
 }
 
 void look_at_pins() {
-  if (!registrations_are_expected()) {
+  const int64_t own = library_bytes.load(std::memory_order_relaxed);
+  if (!registrations_are_expected() || own == kNotYet) {
     return;
   }
   constexpr int64_t kOfMessages = 16 << 20;  // of those that are just being received
   constexpr int kLooks = 3;                  // in a row
   static int64_t before = 0;
   static int grown = 0;
-  const int64_t pinned = measure_pins() - library_bytes.load(std::memory_order_relaxed);
+  const int64_t pinned = measure_pins() - own;
   trace::count_peak(trace::Counter::kPinnedBytesPeak, pinned > 0 ? static_cast<uint64_t>(pinned) : 0);
   const bool is_more = pinned > static_cast<int64_t>(pinned_bytes_now()) + kOfMessages && pinned > before;
   grown = is_more ? grown + 1 : 0;

@@ -356,6 +356,7 @@ void agree_at_init() {
   }
   agree_on_direct(size);
   core->note_nonblocking_form(agreed != 0);
+  core->note_pins_of_library();
 }
 
 template <int kProfiled>
@@ -397,6 +398,7 @@ int wrap_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* ses
   if (error == MPI_SUCCESS) {
     core->after_session_init(HEADROOM_ABI_NAME, library_spins());
     node_registers = core->registers_memory();
+    core->note_pins_of_library();
   }
   return error;
 }
