@@ -2,15 +2,16 @@
 #
 #   make build   the command (build/venv/bin/headroom) and the MPI libraries (build/mpi/mpich, build/mpi/openmpi)
 #   make demo    the main job: an MPI PageRank bigger than its memory
+#   make quick   in 3 minutes: the unit tests of the release build, and the tests that broke most often (tests/quick.txt)
 #   make check   the tests; of the products of MPI library and engine every second one
 #   make suites  every variant of every test, and MPICH's own test programs in full: hours (make check runs some of them)
-#   make check-vm  what network cards do with memory that moves, in a virtual machine with a newer kernel (about 6 minutes)
+#   make check-vm  network cards and version 2 cgroups, in a virtual machine with a newer kernel (about 13 minutes)
 #   make lint    formatting, static analysis, generated docs; LINT=--without-analyzer leaves out what takes longest
 #   make bench   ratios measured side by side on this machine
 #   make soak    two hours of random work on memory, checked against a model
 #   make format  formats all sources
 #   make docs    makes the pages under docs/ that are generated from tables
-.PHONY: build demo check check-vm suites lint bench soak format clean docs
+.PHONY: build demo quick check check-vm suites lint bench soak format clean docs
 SHELL := /bin/bash
 sources := $(shell find src include python setup examples tests/programs CMakeLists.txt CMakePresets.json pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 
@@ -25,12 +26,17 @@ demo: build
 	setup/system_packages.sh demo
 	build/venv/bin/python examples/demo.py
 
+quick: build
+	setup/system_packages.sh check
+	setup/quick.sh
+
 check: build
 	setup/system_packages.sh check
 	setup/check.sh
 
 suites: build
 	setup/system_packages.sh check
+	setup/system_packages.sh suites
 	HEADROOM_SUITES=all setup/check.sh
 	$(MAKE) check-vm
 

@@ -93,6 +93,8 @@ def missing(*names: str):
     return lambda: None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed"
 
 
+CAVITY = Path("/usr/share/doc/openfoam-examples/examples/incompressible/icoFoam/cavity/cavity")
+
 LACKS = {
     "root": no_root,
     "a hard memory limit": no_hard_limit,
@@ -107,6 +109,7 @@ LACKS = {
     "files with large pages": no_large_pages,
     "Intel MPI": lambda: None if (BUILD / "mpi/intel/bin/mpiexec").exists() else "setup/test_tools.sh could not install it",
     "LAMMPS": missing("lmp"),
+    "OpenFOAM": lambda: missing("icoFoam")() or (None if CAVITY.is_dir() else "openfoam-examples is not installed"),
     "HPCC": no_hpcc,
     "MPICH's tests": lambda: None if any(MPICH_TESTS.glob("source/mpich_*.orig.tar.*")) else "MPICH's source cannot be had",
     "PT-Scotch": missing("dgord"),
