@@ -75,7 +75,7 @@ long open_memory_file(bool may_be_huge, Partition& partition) {
                 may_be_huge ? "this user cannot mount a tmpfs in a user namespace" : "with this engine Linux 6.12 is needed",
                 strerror(-descriptor));
     }
-    base::log_debug("no huge pages for evictable memory: %s", strerror(-descriptor));
+    base::log_debug(base::Part::kArena, "no huge pages for evictable memory: %s", strerror(-descriptor));
     trace::count(trace::Counter::kHugePagesRefused, huge_pages != HugePages::kNowhere ? 1 : 0);
     huge_pages = HugePages::kNowhere;
     partition.blocks_are_pages = false;

@@ -143,5 +143,9 @@ base::Status populate_page(const Partition& partition, uint64_t offset);
 
 inline uint64_t block_of(uint64_t offset) { return offset / kBlockBytes; }
 inline uint64_t state_of(uint64_t word) { return word & kStateMask; }
+inline const char* name_of(uint64_t state) {
+  constexpr const char* kNames[] = {"fresh", "resident", "reading", "writing", "stored", "in single pages"};
+  return state < sizeof kNames / sizeof *kNames ? kNames[state] : "?";
+}
 
 }  // namespace headroom::arena

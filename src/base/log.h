@@ -1,22 +1,51 @@
 // What Headroom says, on standard error, one write(2) a line so that lines of different ranks do not mix.
 //
-// Every line begins with "headroom: error:" or "headroom: warning:" and the rank or, before it is known, the process. die() is
-// for errors after which the program's memory could not be trusted or a forced choice cannot be had: it prints and ends the
-// process at once, without running exit handlers (they would touch memory). All functions are safe in signal handlers and in
-// the pager thread: they format into a buffer on the stack and allocate nothing.
+// Every line begins with "headroom: error:" or "headroom: warning:" and the rank or, before it is known, the process. What is
+// said for somebody who looks for a fault begins with its level and the part of Headroom, which is a folder of src/: "headroom:
+// debug: pager: rank 3:". HEADROOM_LOG chooses: a level for all, or for parts ("debug", "pager:trace,direct:debug").
+//
+// die() is for errors after which the program's memory could not be trusted or a forced choice cannot be had: it prints and
+// ends the process at once, without running exit handlers (they would touch memory). All functions are safe in signal handlers
+// and in the pager thread: they format into a buffer on the stack and allocate nothing.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 namespace headroom::base {
+
+enum class Level : uint8_t {
+  kError,  // and nothing else
+  kWarn,
+  kInfo,   // what happens once or twice in a run: memory becomes short, what a job agreed on
+  kDebug,  // what was decided, what falls back, and why
+  kTrace,  // each event that is no message or system call
+};
+enum class Part : uint8_t { kBase, kNode, kArena, kPager, kHeap, kSched, kDirect, kMpi, kPreload };
+inline constexpr int kParts = 9;
+
+namespace detail {
+extern std::atomic<Level> levels[kParts];
+}
+
+/// Whether lines of this level and part are said: for those that cost something to make.
+inline bool does_log(Part part, Level level) {
+  return level <= detail::levels[static_cast<int>(part)].load(std::memory_order_relaxed);
+}
+
+/// Sets what is said from HEADROOM_LOG's text; false, and nothing is changed, if it is none.
+bool set_log_levels(const char* text);
 
 /// Sets the rank that lines begin with; -1 until MPI_Init.
 void set_log_rank(int rank);
 
-/// Always said. Longer lines than 1 KiB are cut.
+/// Said unless the level is "error". Longer lines than 1 KiB are cut.
 void log_warning(const char* format, ...) __attribute__((format(printf, 1, 2)));
-/// The same of what its caller then ends by.
+/// Always said: of what its caller then ends by.
 void log_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
-/// Said with HEADROOM_LOG=debug.
-void log_debug(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void log_info(Part part, const char* format, ...) __attribute__((format(printf, 2, 3)));
+void log_debug(Part part, const char* format, ...) __attribute__((format(printf, 2, 3)));
+void log_trace(Part part, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 /// Called by die() before the process ends, so that others can be told. nullptr: nothing is called.
 void set_death_hook(void (*hook)());

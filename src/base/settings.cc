@@ -95,6 +95,10 @@ void load_settings() {
     const char* value = getenv(row.environment);
     store(row, value != nullptr && *value != 0 ? value : row.default_value);
   }
+  if (!set_log_levels(detail::current.log)) {
+    die("HEADROOM_LOG=%s is unknown: error, warn, info, debug or trace, or PART:LEVEL,... with folders of src/ as parts",
+        detail::current.log);
+  }
 }
 
 const char* choice_name(const char* setting, int value, char* buffer, uint64_t buffer_bytes) {

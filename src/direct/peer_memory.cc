@@ -36,7 +36,7 @@ int open_file_of(const node::Member& member, int descriptor, uint64_t inode) {
   (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, descriptor);
   const int file = base::own(base::system_call(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0));
   if (file < 0) {
-    base::log_debug("cannot open memory of process %d: error %d", pid, -file);
+    base::log_debug(base::Part::kDirect, "cannot open memory of process %d: error %d", pid, -file);
     return -1;
   }
   if (arena::inode_of(file) != inode) {

@@ -4,6 +4,7 @@
 // piece behind what it has written, the receiver takes what is there, and each says how far it is in two words of the transfer
 // and wakes the other. So a message of any size needs no more than its ring. A stream that its receiver cannot take (it is away
 // and must be asked first, or waits for itself) is copied aside after all.
+#include "base/log.h"
 #include "direct/copy.h"
 #include "direct/endpoint.h"
 #include "sched/preemption.h"
@@ -27,8 +28,12 @@ bool Endpoint::begin_stream(Sending& sending) {
   const uint64_t bytes = are_many ? kSmallRingBytes : kRingBytes;
   void* ring = has_sharing(transfer) ? memory_.allocate(bytes) : nullptr;
   if (ring == nullptr) {
+    base::log_debug(base::Part::kDirect, "no message memory for a ring of %llu KiB",
+                    static_cast<unsigned long long>(bytes >> 10));
     return false;
   }
+  base::log_trace(base::Part::kDirect, "a message goes through a ring of %llu KiB",
+                  static_cast<unsigned long long>(bytes >> 10));
   transfer.aside = memory_.offset_of(ring);
   sending.aside_bytes = bytes;
   aside_bytes_.fetch_add(bytes, std::memory_order_relaxed);

@@ -97,7 +97,11 @@ constexpr int64_t kNoMoreLooks = INT64_MAX / 2;
 
 void lower_to(size_t bytes) {
   size_t seen = large_bytes.load(std::memory_order_relaxed);
-  while (seen != SIZE_MAX && seen > bytes && !large_bytes.compare_exchange_weak(seen, bytes, std::memory_order_relaxed)) {
+  while (seen != SIZE_MAX && seen > bytes) {
+    if (large_bytes.compare_exchange_weak(seen, bytes, std::memory_order_relaxed)) {
+      base::log_debug(base::Part::kHeap, "allocations from %zu KiB on may move, before from %zu", bytes >> 10, seen >> 10);
+      return;
+    }
   }
 }
 

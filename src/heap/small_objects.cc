@@ -161,6 +161,7 @@ void start_small_objects() {
   if (arena_count == 0) {
     arena_count = make_arenas();
     small_objects_on.store(arena_count > 0, std::memory_order_release);
+    base::log_debug(base::Part::kHeap, "small allocations may move, from %u arenas", arena_count);
   }
 }
 

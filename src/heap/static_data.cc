@@ -210,6 +210,8 @@ void move(Span span) {
     return;
   }
   trace::count(trace::Counter::kStaticBytes, span.end - span.begin);
+  base::log_debug(base::Part::kHeap, "%.1f MiB of static data may move",
+                  static_cast<double>(span.end - span.begin) / (1 << 20));
 }
 
 /// Once a node, and if it is much: many programs are stripped that have little.

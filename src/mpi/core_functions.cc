@@ -143,6 +143,8 @@ void before_init(const char* abi, const char* version, const char* library) {
   if (base::settings().transports == base::TransportsChoice::kAsTheyAre) {
     return;
   }
+  base::log_debug(base::Part::kMpi, "MPI library %s (%s): %.*s", library != nullptr ? library : "?", abi,
+                  static_cast<int>(strcspn(version, "\n")), version);
   const Cards cards = find_cards();
   if (const char* why = why_it_cannot_copy(cards, version); why != nullptr && !heap::nothing_moves()) {
     base::die(
@@ -308,6 +310,10 @@ void use_direct(bool on, bool refused) {
         "--direct on: the ranks of a node cannot map each other's memory (is /proc/PID/fd of the other ranks readable, and "
         "`ulimit -v` unlimited?)");
   }
+  base::log_debug(base::Part::kMpi, "messages inside the node: %s",
+                  on        ? "direct"
+                  : refused ? "the library's, since ranks cannot map each other's memory"
+                            : "the library's, since direct ones were not asked for, or the tool below needs it");
   set_direct(on);
 }
 

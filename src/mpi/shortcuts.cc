@@ -1,6 +1,7 @@
 // See shortcuts.h.
 #include "mpi/shortcuts.h"
 
+#include "base/log.h"
 #include "base/system_calls.h"
 #include "direct/peer_memory.h"
 #include "mpi/progress_hook.h"
@@ -64,6 +65,8 @@ void choose_shortcuts() {
     if (group.straight != wanted[index]) {
       group.straight = wanted[index];
       if (index == 0) {
+        base::log_debug(base::Part::kMpi, "calls that wait go %s",
+                        group.straight ? "straight to the library" : "through Headroom");
         trace::count(group.straight ? trace::Counter::kShortcutsTaken : trace::Counter::kShortcutsEnded);
       }
       lead(group.letter, group.straight);

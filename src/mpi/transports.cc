@@ -24,6 +24,7 @@
 
 #include <initializer_list>
 
+#include "base/log.h"
 #include "base/system_calls.h"
 
 namespace headroom::mpi {
@@ -89,6 +90,7 @@ void set(const char* name, const char* value) {
     (void)snprintf(change->name, sizeof change->name, "%s", name);
   }
   if (change != nullptr) {
+    base::log_debug(base::Part::kMpi, "%s is %s for the MPI library", name, value != nullptr ? value : "not set");
     change->before = before;
     (void)snprintf(change->after, sizeof change->after, "%s", value != nullptr ? value : "");
     change->is_unset = value == nullptr;

@@ -167,7 +167,7 @@ void arm(int64_t claimed_bytes) {
   count_touched();
   self.armed.store(1, std::memory_order_release);
   trace::record({base::monotonic_ns(), trace::EventKind::kArmed, 0, 0, {}});
-  base::log_debug("memory is short; %lld MiB resident", static_cast<long long>(resident >> 20));
+  base::log_info(base::Part::kPager, "memory is short; %lld MiB resident", static_cast<long long>(resident >> 20));
 }
 
 }  // namespace headroom::pager

@@ -276,6 +276,10 @@ FaultEngine* make_engine() {
     }
   }
   if (engine == nullptr && (any || wanted == EngineChoice::kUserfaultfdUser)) {
+    base::log_debug(base::Part::kPager, "userfaultfd that serves the kernel: %s",
+                    !any      ? "not asked for"
+                    : too_old ? "this kernel is too old"
+                              : "refused to this user");
     engine = make_userfaultfd_engine(true);
     if (engine == nullptr && !any) {
       die_if_too_old("userfaultfd-user");
@@ -284,7 +288,14 @@ FaultEngine* make_engine() {
           "seccomp profile refuses it; use --engine auto");
     }
   }
-  return engine != nullptr ? engine : make_sigsegv_engine();
+  if (engine == nullptr) {
+    base::log_debug(base::Part::kPager, "userfaultfd: %s",
+                    !any      ? "not asked for"
+                    : too_old ? "this kernel is too old"
+                              : "refused by the kernel or a seccomp profile");
+    engine = make_sigsegv_engine();
+  }
+  return engine;
 }
 
 }  // namespace headroom::pager

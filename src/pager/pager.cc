@@ -56,6 +56,12 @@ Status start_once() {
   state.files = files.value;
   state.engine = make_engine();
   state.store = make_store(state.files);
+  char engine[32];
+  char store[32];
+  base::log_debug(base::Part::kPager, "engine %s, storage in %s by %s, %s",
+                  base::choice_name("engine", static_cast<int>(state.engine->kind()), engine, sizeof engine), settings.storage,
+                  base::choice_name("store", static_cast<int>(state.store->kind()), store, sizeof store),
+                  state.files.direct ? "past the page cache" : "through the page cache");
   Status status = node::join_session(the_session);
   if (status == Status::kOk) {
     status = start_as_member();
@@ -68,6 +74,10 @@ Status start_as_member() {
   if (arena::open_partition(detail::the_partition, the_session.index, may_have_huge_pages()) != Status::kOk) {
     return Status::kUnavailable;
   }
+  base::log_debug(
+      base::Part::kNode, "member %d of job '%s', budget %.1f MiB, huge pages %s", the_session.index, settings.job,
+      static_cast<double>(the_session.ledger->budget) / (1 << 20),
+      detail::the_partition.huge_pages == arena::HugePages::kNowhere ? "nowhere" : "where the program may have them");
   state.session = &the_session;
   state.partition = &detail::the_partition;
   node::Member& self = *the_session.self;

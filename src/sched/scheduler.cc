@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "base/log.h"
 #include "base/system_calls.h"
 #include "pager/pager.h"
 #include "sched/busy_threads.h"
@@ -203,6 +204,11 @@ Mode mode() {
   static thread_local Mode recorded __attribute__((tls_model("initial-exec"))) = Mode::kAuto;
   if (__builtin_expect(now != recorded, 0)) {
     recorded = now;
+    char name[32];
+    base::log_debug(base::Part::kSched, "mode %s: room is %s, %u ranks on %u cores",
+                    base::choice_name("mode", static_cast<int>(now), name, sizeof name),
+                    ledger().lacks_room.load(std::memory_order_relaxed) != 0 ? "short" : "enough",
+                    ledger().alive.load(std::memory_order_relaxed), static_cast<unsigned>(ledger().cores()));
     node::record_mode(ledger(), static_cast<uint32_t>(now));
     if (now != Mode::kTurns) {
       leave_turns();

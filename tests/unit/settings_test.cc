@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "environment.h"
 
 namespace headroom {
@@ -44,6 +45,25 @@ TEST(Settings, ChoiceNamesAreTheUsersWords) {
   char word[32];
   EXPECT_STREQ(base::choice_name("engine", 2, word, sizeof word), "userfaultfd-user");
   EXPECT_STREQ(base::choice_name("mode", 3, word, sizeof word), "turns");
+}
+
+TEST(LogLevels, AreForAllOrForOneFolder) {
+  using base::does_log;
+  using base::Level;
+  using base::Part;
+  ASSERT_TRUE(base::set_log_levels("debug"));
+  EXPECT_TRUE(does_log(Part::kMpi, Level::kDebug));
+  EXPECT_FALSE(does_log(Part::kMpi, Level::kTrace));
+  ASSERT_TRUE(base::set_log_levels("info,pager:trace,direct:error"));
+  EXPECT_TRUE(does_log(Part::kPager, Level::kTrace));
+  EXPECT_FALSE(does_log(Part::kDirect, Level::kWarn));
+  EXPECT_TRUE(does_log(Part::kHeap, Level::kInfo));
+  EXPECT_FALSE(does_log(Part::kHeap, Level::kDebug));
+  for (const char* wrong : {"loud", "pager", "pager:", ":debug", "kitchen:debug", "pager:debug;direct:trace"}) {
+    EXPECT_FALSE(base::set_log_levels(wrong)) << wrong;
+    EXPECT_TRUE(does_log(Part::kPager, Level::kTrace)) << "it stays as it was";
+  }
+  ASSERT_TRUE(base::set_log_levels("warn"));
 }
 
 }  // namespace headroom
