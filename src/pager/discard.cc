@@ -40,7 +40,7 @@ void forget_content(uint64_t first, uint64_t count, bool resident_too) {
   for (uint64_t block = first; block < first + count; ++block) {
     const uint64_t before = word_of(block).load(std::memory_order_acquire);
     // Kept is what a forked child still needs, and what is held: in use, or pinned because its rights are the program's.
-    if (!next::forget_content(before, resident_too) || !may_write(block)) {
+    if (!next::forget_content(before, resident_too) || !give_children_copies(block)) {
       continue;
     }
     const bool was_writable = (before & kWritable) != 0;
@@ -68,7 +68,7 @@ void discard(uint64_t first, uint64_t count) {
     wait_until_may_write(block);
     wait_until_at_rest(block);  // meanwhile others were served
     unpin(block);
-    if (!is_apart(block)) {  // its neighbours are in use: it stays as memory that is zero
+    if (!set_apart(block)) {  // its neighbours are in use: it stays as memory that is zero
       memset(reinterpret_cast<void*>(state.partition->alias + block * kBlockBytes), 0, kBlockBytes);
       trace::count(Counter::kBlocksDiscarded);
       continue;

@@ -134,7 +134,7 @@ uint64_t run_of_victims(uint64_t block, uint64_t most) {
 uint64_t drop_run(uint64_t block, uint64_t most) {
   const uint64_t alike = run_of_victims(block, most);
   uint64_t count = 0;
-  while (count < alike && is_apart(block + count) && leave(block + count, kResident, false)) {
+  while (count < alike && set_apart(block + count) && leave(block + count, kResident, false)) {
     state.resident.remove(block + count);
     ++count;
   }
@@ -148,10 +148,10 @@ uint64_t drop_run(uint64_t block, uint64_t most) {
 int64_t write_out(uint64_t block) {
   uint64_t first = block;
   uint64_t count = run_of_victims(block, kTransferBlocks);
-  if (!is_apart(block)) {
+  if (!set_apart(block)) {
     return 0;
   }
-  const bool has_room = has_store_room(block * kBlockBytes);
+  const bool has_room = find_store_room(block * kBlockBytes);
   if (!has_room) {
     if (!is_all_zero(block)) {
       return 0;
@@ -222,7 +222,7 @@ int64_t evict_now(int64_t bytes, uint32_t& without_room) {
     const uint64_t word = word_of(block).load(std::memory_order_acquire);
     if (state_of(word) == kSinglePages) {
       const int64_t gone = store_is_full_of_work() ? 0 : evict_pages(block);
-      without_room = gone == 0 && !has_store_room(block * kBlockBytes) ? block : without_room;
+      without_room = gone == 0 && !find_store_room(block * kBlockBytes) ? block : without_room;
       if (gone == 0 && state.resident.next_victim() == block) {
         break;
       }
@@ -242,7 +242,7 @@ int64_t evict_now(int64_t bytes, uint32_t& without_room) {
     }
     const int64_t written = (word & kHoldMask) == 0 ? write_out(block) : 0;
     if (written == 0 && state.resident.next_victim() == block) {
-      without_room = (word & kHoldMask) == 0 && !has_store_room(block * kBlockBytes) ? block : without_room;
+      without_room = (word & kHoldMask) == 0 && !find_store_room(block * kBlockBytes) ? block : without_room;
       state.resident.look_later(block);  // held, or there is no room for it on storage
     }
     leaving += written;

@@ -98,7 +98,7 @@ void touch_ahead(uint64_t block, bool write) {
   if (state.resident.count() > 4 * soon) {  // else it might be at this block's cost, which the thread has not used yet
     make_room(static_cast<int64_t>(2 * soon * kBlockBytes), Urgency::kNobodyWaits);
   }
-  for (; next <= block + run.window && may_touch_ahead(next) && (!write || may_write(next)) && reserve_blocks(1); ++next) {
+  for (; next <= block + run.window && may_touch_ahead(next) && (!write || give_children_copies(next)) && reserve_blocks(1); ++next) {
     state.resident.expect(next);
     make_fresh(next, write);
     trace::count(Counter::kBlocksTouchedAhead);
@@ -108,7 +108,7 @@ void touch_ahead(uint64_t block, bool write) {
 }
 
 bool serve_fresh(uint64_t block, bool write) {
-  if (write && !may_write(block)) {
+  if (write && !give_children_copies(block)) {
     return false;  // it was dropped as zero since a fork
   }
   if (!take_room_for_one()) {
@@ -136,7 +136,7 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
     state.engine->wake(view);
     return true;
   }
-  if (write && !may_write(block)) {
+  if (write && !give_children_copies(block)) {
     return false;
   }
   if (write && (word & kMapped) != 0 && (word & kWritable) == 0) {
@@ -158,7 +158,7 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
     }
   }
   const bool had_pages = is_probed(block);
-  if ((word & (kMarker | kMapped)) == kMarker && gets_page_of_probe(block, page, write)) {
+  if ((word & (kMarker | kMapped)) == kMarker && probe_page(block, page, write)) {
     // The block's word does not say MAPPED: whatever else is done with the block is done as if nothing were mapped, but for
     // what keeps a write from being lost.
     state.engine->map({view.address + page * kPageBytes, kPageBytes}, write);

@@ -252,7 +252,7 @@ bool is_shared(uint64_t block) { return (word_of(block).load(std::memory_order_a
 
 /// Whether the block may be mapped in children from now on.
 bool start_sharing(uint64_t block) {
-  return is_shared(block) || (is_apart(block) && !is_written_remotely(view_of_block(*state.partition, block)) &&
+  return is_shared(block) || (set_apart(block) && !is_written_remotely(view_of_block(*state.partition, block)) &&
                               make_transition(word_of(block), next::begin_sharing));
 }
 
@@ -419,7 +419,7 @@ Child* new_child() {
 
 }  // namespace
 
-bool may_write(uint64_t block) {
+bool give_children_copies(uint64_t block) {
   for (Child& child : children) {
     if (!child.used || block >= child.blocks || bit(child.given, block) || bit(child.zero, block)) {
       continue;
@@ -487,7 +487,7 @@ bool stop_sharing(uint64_t block) {
 }
 
 void wait_until_may_write(uint64_t block) {
-  while (!may_write(block)) {
+  while (!give_children_copies(block)) {
     for (Child& child : children) {
       if (child.used && child.fault_descriptor < 0) {
         take_hello(child);

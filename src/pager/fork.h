@@ -11,7 +11,7 @@ inline constexpr int kMaxForkChildren = 64;
 
 // Called by the pager thread.
 /// Gives the block to every living child that has not got it, since it is about to change. False: some child is not ready.
-bool may_write(uint64_t block);
+bool give_children_copies(uint64_t block);
 /// Whether that is so already: every living child has the block. Changes nothing.
 bool is_given_to_all(uint64_t block);
 /// If children map the block's memory they get copies instead, and the block memory of its own. False if it is being written

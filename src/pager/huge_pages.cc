@@ -218,7 +218,7 @@ void map_in_small_pages() {
   }
 }
 
-bool is_apart(uint64_t block) {
+bool set_apart(uint64_t block) {
   std::atomic<bool>& may_be_huge = state.may_be_huge[block / kBlocks];
   if (!may_be_huge.load(std::memory_order_relaxed) || state_of(word_of(block).load(std::memory_order_acquire)) != kResident) {
     return true;

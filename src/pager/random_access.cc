@@ -103,7 +103,7 @@ bool open_random_access(uint64_t blocks) {
   return read_in_turn != nullptr;
 }
 
-bool continues_recent(uint64_t block, uint32_t page) {
+bool note_asked_page(uint64_t block, uint32_t page) {
   const uint64_t number = block * (kBlockBytes / kPageBytes) + page;
   bool beside = false;
   bool asked = false;  // it waits, and this is another try
@@ -139,7 +139,7 @@ void note_page_read(uint64_t block, uint32_t page) {
   }
 }
 
-bool is_better_read_whole(uint64_t block) {
+bool choose_whole_read(uint64_t block) {
   if (!is_jumped_about_in(block) || !jumps_about_in_what_fits()) {
     return false;
   }
@@ -155,7 +155,7 @@ void prefer_single_pages() {
   room_is_wanted = true;
 }
 
-bool wants_room_for_pages() {
+bool take_wish_for_room() {
   const bool wanted = room_is_wanted;
   room_is_wanted = false;
   return wanted;
@@ -196,9 +196,9 @@ void note_storage_fault(bool in_order) {
 }
 
 bool prefers_single_page(uint64_t block, uint32_t page) {
-  const bool continues = page != kWholeBlock && (continues_recent(block, page) || continues_in_block(block, page));
+  const bool continues = page != kWholeBlock && (note_asked_page(block, page) || continues_in_block(block, page));
   return page != kWholeBlock && !continues && (sureness >= sure || sparse_faults > 0) &&
-         state.engine->kind() != base::EngineChoice::kSigsegv && !is_better_read_whole(block);
+         state.engine->kind() != base::EngineChoice::kSigsegv && !choose_whole_read(block);
 }
 
 bool read_ahead_in_jumps(uint64_t block) {

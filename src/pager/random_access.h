@@ -35,24 +35,24 @@ bool prefers_single_page(uint64_t block, uint32_t page);
 /// False if there are none.
 bool read_ahead_in_jumps(uint64_t block);
 
-/// Whether a page beside it was asked for a moment ago: then this is no random access.
-bool continues_recent(uint64_t block, uint32_t page);
+/// Notes that the page was asked for. True if one beside it was a moment ago: then this is no random access.
+bool note_asked_page(uint64_t block, uint32_t page);
 /// Whether the pages of that block were asked for one after the other, three by now, however many other threads' faults were in
 /// between. (By chance one random access in 4096 looks like this.)
 bool continues_in_block(uint64_t block, uint32_t page);
 /// Notes that the page is read alone.
 void note_page_read(uint64_t block, uint32_t page);
-/// Whether the block is to be read as a whole, although the access is random; the rank then asks for the memory that this
-/// takes.
-bool is_better_read_whole(uint64_t block);
+/// Decides whether the block is to be read as a whole, although the access is random, and notes it; the rank then asks for the
+/// memory that this takes.
+bool choose_whole_read(uint64_t block);
 /// A sparse reader was found (sparse_readers.h): the next faults on storage, for some time, are better served by single pages,
 /// but for those that clearly go on in order.
 void prefer_single_pages();
 /// Whether that time lasts.
 bool expects_sparse_readers();
-/// Whether one was found since this was asked the last time: whole blocks that it has passed, and will use as little of again,
+/// Takes the wish, if one was found since this was called the last time: whole blocks that it has passed, and will use as little of again,
 /// are to make room for the pages of others.
-bool wants_room_for_pages();
+bool take_wish_for_room();
 /// A block of single pages was read in order after all.
 void doubt_random_access();
 

@@ -348,12 +348,12 @@ void answer_requests_for_room() {
     return;
   }
   const int64_t wanted = asked - state.leaving_bytes;
-  const bool may_write = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come
+  const bool takes_more = state.store->in_flight() < Store::kDepth / 2;  // else there is more to come
   const int64_t gone = wanted > 0 ? evict(wanted, Urgency::kSomebodyWaits) : 0;
-  state.gave_nothing_yet = gone == 0 && wanted > 0 && !may_write;
+  state.gave_nothing_yet = gone == 0 && wanted > 0 && !takes_more;
   // Part of it is no refusal if it has to be written: pages that were read alone are a transfer each, so more can follow.
   const bool more_can_follow = gone > 0 && state.leaving_bytes > 0;
-  if (gone < wanted && may_write && !more_can_follow) {
+  if (gone < wanted && takes_more && !more_can_follow) {
     self.refused_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     trace::count(Counter::kRoomRequestsRefused);
   }

@@ -237,7 +237,7 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   const bool begins = state_of(word_of(block).load(std::memory_order_relaxed)) == kStored;
   const uint64_t bit = bit_of(page);
   if (!begins && (pages.present & bit) != 0) {
-    const bool writable = write ? may_write(block) : (pages.dirty & bit) != 0 && is_given_to_all(block);
+    const bool writable = write ? give_children_copies(block) : (pages.dirty & bit) != 0 && is_given_to_all(block);
     if (write && !writable) {
       return false;
     }
@@ -250,9 +250,9 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
     read_pages_ahead(block, page);
     return false;
   }
-  const bool continues = !begins && (continues_recent(block, page) || continues_in_block(block, page));
+  const bool continues = !begins && (note_asked_page(block, page) || continues_in_block(block, page));
   if (continues ||
-      (!begins && (__builtin_popcountll(pages.present | pages.reading) >= kFillAt || is_better_read_whole(block)))) {
+      (!begins && (__builtin_popcountll(pages.present | pages.reading) >= kFillAt || choose_whole_read(block)))) {
     if (start_fill(block) && continues) {
       doubt_random_access();
       extend_stream(block);
@@ -302,7 +302,7 @@ int64_t evict_pages(uint64_t block) {
   if (state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
     return 0;
   }
-  if (!has_store_room(block * kBlockBytes)) {
+  if (!find_store_room(block * kBlockBytes)) {
     state.resident.look_later(block);
     return 0;
   }

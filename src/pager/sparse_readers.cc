@@ -57,7 +57,7 @@ void note_entry(uint64_t block, uint32_t page) {
 
 bool is_probed(uint64_t block) { return probe.runs && probe.block == block; }
 
-bool gets_page_of_probe(uint64_t block, uint32_t page, bool write) {
+bool probe_page(uint64_t block, uint32_t page, bool write) {
   if (page == kWholeBlock || state.engine->kind() == base::EngineChoice::kSigsegv) {
     if (is_probed(block)) {
       end_probe(false);  // it gets the whole block, so nothing more will be seen
@@ -93,7 +93,7 @@ bool gets_page_of_probe(uint64_t block, uint32_t page, bool write) {
   return true;
 }
 
-bool is_sparse_reader(uint64_t block) {
+bool conclude_probe(uint64_t block) {
   if (!is_probed(block)) {
     return false;
   }

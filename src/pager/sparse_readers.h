@@ -20,10 +20,11 @@ bool open_sparse_readers(uint64_t blocks);
 void note_entry(uint64_t block, uint32_t page);
 /// Whether the reader has pages of the block alone, mapped although the block's word does not say so.
 bool is_probed(uint64_t block);
-/// Whether the access to a marker, which is in memory and not mapped, is to get its page alone.
-bool gets_page_of_probe(uint64_t block, uint32_t page, bool write);
-/// A reader that was seen at `block` before goes on. True if it was found often enough to use few pages, the same as the last
+/// Of an access to a marker, which is in memory and not mapped: begins, goes on with or ends a probe. True if the access is to
+/// get its page alone.
+bool probe_page(uint64_t block, uint32_t page, bool write);
+/// A reader that was seen at `block` before goes on: the probe there ends. True if it was found often enough to use few pages, the same as the last
 /// time.
-bool is_sparse_reader(uint64_t block);
+bool conclude_probe(uint64_t block);
 
 }  // namespace headroom::pager

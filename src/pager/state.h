@@ -237,9 +237,9 @@ void cover_static_region(int index);
 bool may_have_huge_pages();
 /// Before memory is watched: no mapping of it is a huge one from now on.
 void map_in_small_pages();
-/// Whether the block can be evicted or given up without touching others: what it was a part of is split if need be. False if
-/// somebody is at work there now.
-bool is_apart(uint64_t block);
+/// Sees to it that the block can be evicted or given up without touching others: splits what it is a part of, if need be. False
+/// if somebody is at work there now.
+bool set_apart(uint64_t block);
 /// The blocks' content is given up all together, so that of what they cover whole nothing need be split.
 void forget_huge_pages(uint64_t first, uint64_t count);
 

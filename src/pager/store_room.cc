@@ -354,7 +354,7 @@ void end_pause(bool has_room) {
 
 bool is_lack_of_room(int error) { return error == ENOSPC || error == EDQUOT; }
 
-bool has_store_room(uint64_t offset) {
+bool find_store_room(uint64_t offset) {
   StoreFiles& files = state.files;
   const uint64_t stripe = offset / kStripeBytes;
   if (can_be_written(files, stripe)) {

@@ -25,7 +25,7 @@ namespace headroom::pager {
 bool is_lack_of_room(int error);
 
 /// Sets room aside for what may be written at these bytes of the store, which lie in one stripe; false if there is none now.
-bool has_store_room(uint64_t offset);
+bool find_store_room(uint64_t offset);
 /// The same, and waits until there seems to be some. Ends the process, with a message, if none comes.
 void await_store_room(uint64_t offset);
 

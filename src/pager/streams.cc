@@ -201,7 +201,7 @@ void extend_stream(uint64_t number) {
     begin_stream({block, block, block, 2, 0, 0, block});
     return;
   }
-  if (is_sparse_reader(static_cast<uint64_t>(stream->last))) {
+  if (conclude_probe(static_cast<uint64_t>(stream->last))) {
     *stream = {};
     prefer_single_pages();
     return;

@@ -187,7 +187,7 @@ void bring(Request& request) {
 }
 
 void pump() {
-  if (wants_room_for_pages()) {
+  if (take_wish_for_room()) {
     (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages), Urgency::kNobodyWaits);
   }
   look_at_turn();
