@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "base/own_descriptors.h"
@@ -186,7 +188,7 @@ Status commit(Partition& partition, uint64_t bytes, bool accessible) {
     return Status::kNoMemory;
   }
   uint64_t after = (bytes + kCommitStep - 1) / kCommitStep * kCommitStep;
-  after = after > most ? most : after;
+  after = std::min(after, most);
   if (!base::file_may_have(after)) {
     after = (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
   }
@@ -256,7 +258,7 @@ View view_of_run(const Partition& partition, uint64_t block, uint64_t& count) {
   if (const StaticRegion* region = static_region_of_offset(partition, offset)) {
     const uint64_t left = region->bytes - (offset - region->offset);
     const uint64_t blocks_left = (left + kBlockBytes - 1) / kBlockBytes;
-    count = count < blocks_left ? count : blocks_left;
+    count = std::min(count, blocks_left);
     const uint64_t bytes = count * kBlockBytes < left ? count * kBlockBytes : left;
     return {region->address + (offset - region->offset), bytes};
   }

@@ -4,7 +4,9 @@
 // How much may lie there is bounded: what is as short as what every MPI library buffers always may, other content as far as the
 // rank's share of memory allows, since message memory cannot leave. Long content is reserved in the budget. Where there is no
 // room, content that cannot stay where it is goes through a ring instead (streaming.cc), and its sender waits.
+#include <algorithm>
 #include "direct/copy.h"
+
 #include "direct/endpoint.h"
 #include "pager/pager.h"
 #include "sched/preemption.h"
@@ -31,7 +33,7 @@ uint64_t Endpoint::most_aside() const {
   const node::Ledger& ledger = *session_->ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
   const int64_t part = ledger.budget / (alive > 0 ? alive : 1) / kAsidePart;
-  return static_cast<uint64_t>(part < kMostAside ? part : kMostAside);
+  return static_cast<uint64_t>(std::min(part, kMostAside));
 }
 
 /// Whether content of so many bytes may be copied aside, which takes `more` memory. What is as short as what every library

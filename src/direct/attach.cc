@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/system_calls.h"
@@ -51,9 +52,9 @@ uint64_t copy_at_once(Walk& to, Walk& from, uint64_t bytes, const Way& way) {
   Parts sources;
   Walk target = to;
   Walk source = from;
-  const uint64_t most = bytes < kMostAtOnce ? bytes : kMostAtOnce;
+  const uint64_t most = std::min(bytes, kMostAtOnce);
   for (uint64_t listed = 0; listed < most;) {
-    uint64_t part = target.piece_bytes() < source.piece_bytes() ? target.piece_bytes() : source.piece_bytes();
+    uint64_t part = std::min(target.piece_bytes(), source.piece_bytes());
     part = part < most - listed ? part : most - listed;
     if (!targets.add(target.piece(), part) || !sources.add(source.piece(), part)) {
       break;  // a piece that only one side has does no harm: the call ends with the shorter side
@@ -91,7 +92,7 @@ bool copy_fully(Walk& to, Walk& from, uint64_t bytes, const Way& way) {
 /// the kernel cannot bring in. 0: the other process's cannot be reached.
 uint64_t copy_by_bounce(Walk& to, Walk& from, uint64_t bytes, const Way& way) {
   char bounce[kBounceBytes];
-  const uint64_t part = bytes < kBounceBytes ? bytes : kBounceBytes;
+  const uint64_t part = std::min(bytes, kBounceBytes);
   memset(bounce, 0, part);  // stacks may be of that kind too
   Walk into({bounce, part, nullptr});
   Walk again({bounce, part, nullptr});

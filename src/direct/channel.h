@@ -12,6 +12,7 @@
 // publishes the record. A writer that dies leaves whole records only; what it had not published is never seen.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -154,7 +155,7 @@ class ChannelWriter {
   void own_lines_ahead() {
     const uint32_t next = (half_ / kBurst + 1) * kBurst;
     const uint32_t to = next + ahead_;
-    for (uint32_t half = next > owned_to_ ? next : owned_to_; half < to && half < kChunkHalves; half += 2) {
+    for (uint32_t half = std::max(next, owned_to_); half < to && half < kChunkHalves; half += 2) {
       header_at(half)->word.store(0, std::memory_order_relaxed);
     }
     owned_to_ = to;
@@ -163,7 +164,7 @@ class ChannelWriter {
   void expect_like(uint32_t halves) {
     constexpr uint32_t kBelieved = 16;  // shorter ones in a row
     const uint32_t lines = (halves + 1) & ~uint32_t{1};
-    const uint32_t wanted = lines < kBurst ? kBurst : lines > kMostAhead ? kMostAhead : lines;
+    const uint32_t wanted = lines < kBurst ? kBurst : std::min(lines, kMostAhead);
     if (wanted >= ahead_ || ++shorter_in_a_row_ == kBelieved) {
       ahead_ = wanted;
       shorter_in_a_row_ = 0;

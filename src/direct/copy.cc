@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -101,7 +102,7 @@ uint64_t largest_cache() {
     char* unit = nullptr;
     const uint64_t number = strtoull(text, &unit, 10);
     const uint64_t size = number << (*unit == 'K' ? 10 : *unit == 'M' ? 20 : 0);
-    largest = size > largest ? size : largest;
+    largest = std::max(size, largest);
   }
   return largest;
 }
@@ -111,7 +112,7 @@ uint64_t find_past_cache() {
   constexpr uint64_t kMost = 16 << 20;
   constexpr uint64_t kUnknown = 8 << 20;
   const uint64_t part = largest_cache() / 4;
-  return part == 0 ? kUnknown : part < kLeast ? kLeast : part > kMost ? kMost : part;
+  return part == 0 ? kUnknown : part < kLeast ? kLeast : std::min(part, kMost);
 }
 
 }  // namespace

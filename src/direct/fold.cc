@@ -2,6 +2,7 @@
 //
 // Elements are folded under a spin lock of the part's, so all that is touched under it is there: the part is held, and operands
 // are held, in a bounce, or on the stack.
+#include <algorithm>
 #include <cstring>
 
 #include "direct/copy.h"
@@ -98,7 +99,7 @@ void fold_by_chunks(Endpoint& endpoint, const WindowPart& part, Walk& there, Wal
   const auto extent = static_cast<uint64_t>(how.extent);
   const uint64_t most = kChunkBytes / extent * how.packed_bytes;
   while (bytes > 0) {
-    const uint64_t step = bytes < most ? bytes : most;
+    const uint64_t step = std::min(bytes, most);
     const uint64_t elements = step / how.packed_bytes;
     if (how.what != Fold::What::kNothing) {
       Walk read({operand, step, how.layout});

@@ -1,6 +1,8 @@
 // See held_pieces.h.
 #include "direct/held_pieces.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "direct/peer_hold.h"
 #include "direct/peer_memory.h"
@@ -23,9 +25,9 @@ Piece next_piece(Walk& ahead, uint64_t most, uint64_t at_most, uint64_t grain) {
   const char* high = low;
   uint64_t bytes = 0;
   do {
-    uint64_t step = ahead.piece_bytes() < most ? ahead.piece_bytes() : most;
+    uint64_t step = std::min(ahead.piece_bytes(), most);
     step = step < at_most - bytes ? step : at_most - bytes;
-    const char* const lowest = ahead.piece() < low ? ahead.piece() : low;
+    const char* const lowest = std::min<const char*>(ahead.piece(), low);
     const char* const highest = ahead.piece() + step > high ? ahead.piece() + step : high;
     if (bytes > 0 && bytes % grain == 0 && static_cast<uint64_t>(highest - lowest) > most) {
       break;

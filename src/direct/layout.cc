@@ -1,6 +1,7 @@
 // See layout.h.
 #include "direct/layout.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/system_calls.h"
@@ -116,10 +117,10 @@ Layout* LayoutBuilder::finish(MessageMemory& memory, int64_t extent) const {
     const Run& run = runs_[index];
     layout->run[index] = run;
     const int64_t last = run.offset + static_cast<int64_t>(run.count - 1) * run.stride;
-    const int64_t low = run.offset < last ? run.offset : last;
-    const int64_t high = (run.offset > last ? run.offset : last) + static_cast<int64_t>(run.bytes);
-    layout->first = low < layout->first ? low : layout->first;
-    layout->end = high > layout->end ? high : layout->end;
+    const int64_t low = std::min(run.offset, last);
+    const int64_t high = std::max(run.offset, last) + static_cast<int64_t>(run.bytes);
+    layout->first = std::min(low, layout->first);
+    layout->end = std::max(high, layout->end);
   }
   return layout;
 }
@@ -146,7 +147,7 @@ Span span_of(const Content& content) {
 void Walk::load() {
   const Run& run = layout_->run[run_];
   piece_ = at_ + run.offset + static_cast<int64_t>(in_run_) * run.stride;
-  piece_bytes_ = run.bytes < left_ ? run.bytes : left_;
+  piece_bytes_ = std::min(run.bytes, left_);
 }
 
 void Walk::next() {
@@ -171,7 +172,7 @@ void Walk::skip(uint64_t bytes) {
   while (bytes > 0) {
     const Run& run = layout_->run[run_];
     if (piece_bytes_ < run.bytes || bytes < run.bytes) {  // a part of a piece
-      const uint64_t part = bytes < piece_bytes_ ? bytes : piece_bytes_;
+      const uint64_t part = std::min(bytes, piece_bytes_);
       pass(part);
       bytes -= part;
       continue;
@@ -242,8 +243,8 @@ static uint64_t copy_pieces_ahead(Walk& to, Walk& from, uint64_t piece, uint64_t
   Walk::Row into = to.row_ahead(piece);
   Walk::Row out = from.row_ahead(piece);
   const uint64_t most = bytes / piece;
-  uint64_t count = into.count < out.count ? into.count : out.count;
-  count = count < most ? count : most;
+  uint64_t count = std::min(into.count, out.count);
+  count = std::min(count, most);
   if (count < 2) {
     return 0;
   }
@@ -253,7 +254,7 @@ static uint64_t copy_pieces_ahead(Walk& to, Walk& from, uint64_t piece, uint64_t
     out.count = count;
     const Walk::Row rows_in = to.rows_ahead(into, piece);
     const Walk::Row rows_out = from.rows_ahead(out, piece);
-    uint64_t rows = rows_in.count < rows_out.count ? rows_in.count : rows_out.count;
+    uint64_t rows = std::min(rows_in.count, rows_out.count);
     rows = rows < most / count ? rows : most / count;
     grid.outer = {rows_in.step, rows_out.step, rows};
   }
@@ -266,8 +267,8 @@ static uint64_t copy_pieces_ahead(Walk& to, Walk& from, uint64_t piece, uint64_t
 
 void copy(Walk& to, Walk& from, uint64_t bytes) {
   while (bytes > 0) {
-    uint64_t part = to.piece_bytes() < from.piece_bytes() ? to.piece_bytes() : from.piece_bytes();
-    part = part < bytes ? part : bytes;
+    uint64_t part = std::min(to.piece_bytes(), from.piece_bytes());
+    part = std::min(part, bytes);
     const uint64_t copied = part > 0 && part <= kLongestPiece ? copy_pieces_ahead(to, from, part, bytes) : 0;
     if (copied == 0) {
       copy_bytes(to.piece(), from.piece(), part);
@@ -281,7 +282,7 @@ void copy(Walk& to, Walk& from, uint64_t bytes) {
 void copy_content(const Content& to, const Content& from) {
   Walk writer(to);
   Walk reader(from);
-  copy(writer, reader, to.bytes < from.bytes ? to.bytes : from.bytes);
+  copy(writer, reader, std::min(to.bytes, from.bytes));
 }
 
 }  // namespace headroom::direct

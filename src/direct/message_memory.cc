@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "arena/addresses.h"
 #include "base/kernel_abi.h"
 #include "base/log.h"
@@ -88,9 +90,9 @@ void* MessageMemory::allocate(uint64_t bytes) {
     return piece;
   }
   const uint64_t piece_bytes = bytes_of(size);
-  const uint64_t alignment = piece_bytes < kAlignment ? piece_bytes : kAlignment;
-  const uint64_t cut = piece_bytes < kSmallPieces ? kSmallPieces : piece_bytes;
-  const uint64_t begin = aligned(next_, alignment < kSmallPieces ? kSmallPieces : alignment);
+  const uint64_t alignment = std::min(piece_bytes, kAlignment);
+  const uint64_t cut = std::max(piece_bytes, kSmallPieces);
+  const uint64_t begin = aligned(next_, std::max(alignment, kSmallPieces));
   if (begin + cut > end_) {
     return nullptr;
   }

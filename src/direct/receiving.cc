@@ -1,5 +1,6 @@
 // The receiver's side; see endpoint.h and transfer.h.
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/log.h"
@@ -42,7 +43,7 @@ void expect_overwriting(const Content& to) {
 
 void expect_overwriting(const Content& to, const Content& from) {
   Content filled = to;
-  filled.bytes = to.bytes < from.bytes ? to.bytes : from.bytes;
+  filled.bytes = std::min(to.bytes, from.bytes);
   const Span source = span_of(from);
   if (filled.address + filled.bytes <= source.begin || source.begin + source.bytes <= filled.address) {
     expect_overwriting(filled);
@@ -172,7 +173,7 @@ bool Endpoint::share_pieces(RecordHeader* record, const Content& from, const Con
 /// Long content: both copy from its beginning on. False if the sender cannot.
 bool Endpoint::fetch_together(RecordHeader* record, const Content& from, const Content& to, int member, const Way& way) {
   const uint64_t half = (to.bytes / 2 + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1);
-  return share_pieces(record, from, to, member, way, half < kPieceBytes ? half : kPieceBytes, 0);
+  return share_pieces(record, from, to, member, way, std::min(half, kPieceBytes), 0);
 }
 
 /// Content that is not so long: if it is in the caches it is copied before another could begin; if it is not, a second core
@@ -192,7 +193,7 @@ void Endpoint::fetch_with_help(RecordHeader* record, const Content& from, const 
       }
       asks = false;
     }
-    const uint64_t step = left < piece ? left : piece;
+    const uint64_t step = std::min(left, piece);
     (void)copy(writer, reader, step);
     done += step;
   }
@@ -226,7 +227,7 @@ void Endpoint::fetch(RecordHeader* record, const Content& into, int member) {
 /// The first half, which needs no lock.
 void Endpoint::fetch_content(RecordHeader* record, const Content& into, int member) {
   Transfer& transfer = transfer_of(record);
-  const uint64_t bytes = transfer.bytes < into.bytes ? transfer.bytes : into.bytes;
+  const uint64_t bytes = std::min(transfer.bytes, into.bytes);
   const TransferState state = transfer.state.load(std::memory_order_relaxed);
   const bool acknowledged = state == TransferState::kAcknowledged;
   const bool aside = acknowledged || state == TransferState::kTakenAside;
@@ -269,7 +270,7 @@ void Endpoint::end_fetch(RecordHeader* record, const Content& into, int member) 
   const Transfer& transfer = transfer_of(record);
   const TransferState state = transfer.state.load(std::memory_order_relaxed);
   if (state != TransferState::kAcknowledged && state != TransferState::kTakenAside) {
-    const uint64_t bytes = transfer.bytes < into.bytes ? transfer.bytes : into.bytes;
+    const uint64_t bytes = std::min(transfer.bytes, into.bytes);
     trace::count_alone(Counter::kMessagesFetched);
     trace::count_alone(Counter::kMessagesFetchedBytes, bytes);
     if (transfer.attached != 0) {
@@ -299,8 +300,8 @@ void Endpoint::deliver(Receiving& receiving, RecordHeader* record, int member, u
       receiving.record = record;
       receiving.member = member;
       receiving.streamed = 0;
-      expect_overwriting({receiving.into.address, bytes < receiving.into.bytes ? bytes : receiving.into.bytes,
-                          receiving.into.layout, receiving.into.combine});
+      expect_overwriting(
+          {receiving.into.address, std::min(bytes, receiving.into.bytes), receiving.into.layout, receiving.into.combine});
       receiving.next = streams_in_;
       streams_in_ = &receiving;
       return;
@@ -319,7 +320,7 @@ void Endpoint::deliver(Receiving& receiving, RecordHeader* record, int member, u
 
 /// Copies content that lies in the record, and gives the record back.
 void Endpoint::take_payload(RecordHeader* record, uint64_t bytes, const Content& to) {
-  const uint64_t copied = bytes < to.bytes ? bytes : to.bytes;
+  const uint64_t copied = std::min(bytes, to.bytes);
   if (to.combine != nullptr) {
     alignas(kLineBytes) char aligned[kLargestPayload];  // for operations on what must be aligned to 16 bytes
     memcpy(aligned, record->payload(), copied);

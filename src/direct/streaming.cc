@@ -4,7 +4,9 @@
 // piece behind what it has written, the receiver takes what is there, and each says how far it is in two words of the transfer
 // and wakes the other. So a message of any size needs no more than its ring. A stream that its receiver cannot take (it is away
 // and must be asked first, or waits for itself) is copied aside after all.
+#include <algorithm>
 #include "base/log.h"
+
 #include "direct/copy.h"
 #include "direct/endpoint.h"
 #include "sched/preemption.h"
@@ -93,7 +95,7 @@ bool Endpoint::move_stream(Sending& sending) {
   while (!sending.cancelled && sending.streamed < sending.content.bytes &&
          sending.streamed - consumed + kStreamStep <= ring_bytes) {
     const uint64_t left = sending.content.bytes - sending.streamed;
-    const uint64_t step = left < kStreamStep ? left : kStreamStep;
+    const uint64_t step = std::min(left, kStreamStep);
     Walk from(sending.content);
     from.skip(sending.streamed);
     Walk into({memory_.base() + transfer_of(sending.record).aside + sending.streamed % ring_bytes, step, nullptr});
@@ -121,7 +123,7 @@ bool Endpoint::move_stream(Receiving& receiving) {
     uint64_t step = written - receiving.streamed;
     step = step < sharing.ring_bytes - in_ring ? step : sharing.ring_bytes - in_ring;
     const uint64_t room = receiving.into.bytes > receiving.streamed ? receiving.into.bytes - receiving.streamed : 0;
-    const uint64_t kept = step < room ? step : room;
+    const uint64_t kept = std::min(step, room);
     if (kept > 0) {
       Walk from({memory_.at<char>(transfer.aside + in_ring), kept, nullptr});
       Walk into({receiving.into.address, receiving.streamed + kept, receiving.into.layout});

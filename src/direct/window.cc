@@ -1,6 +1,7 @@
 // See window.h; fold.cc has what accumulates.
 #include "direct/window.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "direct/copy.h"
@@ -20,7 +21,7 @@ constexpr uint64_t kShortBytes = 64;  // copied without more ado, if there are n
 
 bool is_own(const WindowPart& part) { return part.member == pager::session().index; }
 
-uint64_t shorter(const Content& one, const Content& other) { return one.bytes < other.bytes ? one.bytes : other.bytes; }
+uint64_t shorter(const Content& one, const Content& other) { return std::min(one.bytes, other.bytes); }
 
 bool is_short(const Content& one, const Content& other, uint64_t bytes) {
   return bytes > 0 && bytes <= kShortBytes && one.layout == nullptr && other.layout == nullptr;

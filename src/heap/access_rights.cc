@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/log.h"
@@ -50,7 +51,7 @@ void give_rights_back(void* address, uint64_t bytes) {
   while (at < end) {
     const uint64_t left_of_block = arena::kBlockBytes - reinterpret_cast<uintptr_t>(at) % arena::kBlockBytes;
     const auto left = static_cast<uint64_t>(end - at);
-    const uint64_t piece = left < left_of_block ? left : left_of_block;
+    const uint64_t piece = std::min(left, left_of_block);
     if (pager::is_pinned(at)) {
       (void)base::system_call(SYS_mprotect, at, piece, PROT_READ | PROT_WRITE);
     }
@@ -67,7 +68,7 @@ void zero_whatever_the_rights(void* address, uint64_t bytes) {
   char* at = static_cast<char*>(address);
   while (bytes > 0) {
     const uint64_t most = pager::largest_hold();
-    const uint64_t piece = bytes < most ? bytes : most;
+    const uint64_t piece = std::min(bytes, most);
     pager::hold(at, piece, true);
     memset(pager::alias_of(at), 0, piece);
     pager::drop_hold(at, piece, true);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unwind.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "arena/arena.h"
@@ -76,7 +77,7 @@ void record_path(uint16_t number, const char* path) {
   for (uint32_t part = 0; part * kPathPart < length; ++part) {
     Event event = {base::monotonic_ns(), EventKind::kModule, number, part, {}};
     const uint64_t left = length - part * kPathPart;
-    memcpy(event.values, path + part * kPathPart, left < kPathPart ? left : kPathPart);
+    memcpy(event.values, path + part * kPathPart, std::min(left, kPathPart));
     trace::record(event);
   }
 }

@@ -1,6 +1,8 @@
 // See extents.h.
 #include "heap/extents.h"
 
+#include <algorithm>
+
 #include "base/system_calls.h"
 #include "pager/pager.h"
 
@@ -133,11 +135,11 @@ void merge_neighbour(uint64_t page, bool kept, uint64_t& first, uint64_t& pages)
   bin_remove(entry);
   clear_ends(neighbour);
   forget_entry(entry);
-  const uint64_t border = neighbour.first < first ? first : neighbour.first;
+  const uint64_t border = std::max(neighbour.first, first);
   if (kept && border % kBlockPages != 0) {
     --block_users[border / kBlockPages];  // both had the block that they share
   }
-  first = neighbour.first < first ? neighbour.first : first;
+  first = std::min(neighbour.first, first);
   pages += neighbour.pages;
 }
 
@@ -326,7 +328,7 @@ Status claim_range(uint64_t offset, uint64_t bytes, uint64_t& fresh) {
   for (uint64_t page = offset / kPageBytes; page < end;) {
     const uint32_t entry = extent_of(page);
     const uint64_t extent_end = extents[entry].first + extents[entry].pages;
-    const uint64_t stop = extent_end < end ? extent_end : end;
+    const uint64_t stop = std::min(extent_end, end);
     if (!extents[entry].used) {
       (void)take(entry, page, stop - page);
       fresh += (stop - page) * kPageBytes;
@@ -345,7 +347,7 @@ uint64_t extent_bytes(uint64_t offset) {
 void free_range(uint64_t offset, uint64_t bytes, bool keep) {
   uint64_t page = offset / kPageBytes;
   const uint64_t wanted_end = (offset + bytes + kPageBytes - 1) / kPageBytes;
-  const uint64_t end = wanted_end < end_page ? wanted_end : end_page;
+  const uint64_t end = std::min(wanted_end, end_page);
   while (page < end) {
     const uint32_t entry = extent_of(page);
     if (entry == kNone) {
@@ -360,7 +362,7 @@ void free_range(uint64_t offset, uint64_t bytes, bool keep) {
     clear_ends(old);
     forget_entry(entry);
     const uint64_t old_end = old.first + old.pages;
-    const uint64_t cut_end = end < old_end ? end : old_end;
+    const uint64_t cut_end = std::min(end, old_end);
     // What stays in use becomes extents of its own; a block that a cut divides then has one user more.
     const struct {
       uint64_t first, end;

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "heap/access_rights.h"
@@ -64,7 +66,7 @@ void zero_what_is_not(const Placement& placement, uint64_t bytes) {
   char* first_end = static_cast<char*>(address_of((placement.offset / block + 1) * block));
   char* last_begin = static_cast<char*>(address_of((placement.offset + bytes - 1) / block * block));
   if (!placement.first_block_zeroed) {
-    memset(begin, 0, static_cast<size_t>((first_end < end ? first_end : end) - begin));
+    memset(begin, 0, static_cast<size_t>(std::min(first_end, end) - begin));
   }
   if (!placement.last_block_zeroed && last_begin > begin) {
     memset(last_begin, 0, static_cast<size_t>(end - last_begin));
@@ -121,7 +123,7 @@ void lower_since_much_stays() {
 
 void enable() {
   const size_t asked = base::settings().large;
-  const size_t large = asked == 0 ? kUsuallyLarge : asked < kLeastLarge ? kLeastLarge : asked;
+  const size_t large = asked == 0 ? kUsuallyLarge : std::max(asked, kLeastLarge);
   large_map_bytes = large;
   large_bytes.store(large, std::memory_order_relaxed);
   pager::call_when_crowded(lower_since_much_stays);

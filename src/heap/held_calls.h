@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/system_calls.h"
@@ -79,7 +80,7 @@ inline size_t holdable_now() {
   const size_t most = largest_hold();
   const size_t others = pager::is_forked_child() ? 0 : held_by_calls.load(std::memory_order_relaxed);
   const size_t free = others < most ? (most - others) / arena::kBlockBytes * arena::kBlockBytes : 0;  // direct I/O is aligned
-  return free > arena::kBlockBytes ? free : arena::kBlockBytes;
+  return std::max(free, arena::kBlockBytes);
 }
 
 /// Whether buffers that keep so much in memory may be held together: each hold may have a block more than it fills.
@@ -229,7 +230,7 @@ inline int holdable(const iovec* vectors, int count) {
 /// The first vector alone, shortened to what may be held; a short transfer is what such calls may return anyway.
 inline iovec shortened(const iovec& vector) {
   const size_t most = is_ours(vector.iov_base, vector.iov_len) ? holdable_now() : vector.iov_len;
-  return {vector.iov_base, vector.iov_len < most ? vector.iov_len : most};
+  return {vector.iov_base, std::min(vector.iov_len, most)};
 }
 
 }  // namespace headroom::heap

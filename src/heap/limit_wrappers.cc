@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/log.h"
@@ -65,7 +66,7 @@ int change_kept(KeptLimit& limit, const rlimit* wanted, rlimit* before) {
           limit.name);
     }
     if (wanted->rlim_cur > in_effect.rlim_cur) {  // what it may do more, it may do
-      const rlimit more = {wanted->rlim_cur, wanted->rlim_max > in_effect.rlim_max ? wanted->rlim_max : in_effect.rlim_max};
+      const rlimit more = {wanted->rlim_cur, std::max(wanted->rlim_max, in_effect.rlim_max)};
       if (real_prlimit.get()(0, which, &more, nullptr) != 0) {
         return -1;
       }
@@ -125,7 +126,7 @@ LimitsInEffect::~LimitsInEffect() {
     const auto which = static_cast<__rlimit_resource>(kept[index].which);
     if (change.done && real_prlimit.get()(0, which, &change.before, nullptr) != 0) {  // who may not raise it again
       const rlim_t most = change.after.rlim_max;
-      const rlimit back = {change.before.rlim_cur < most ? change.before.rlim_cur : most, most};
+      const rlimit back = {std::min(change.before.rlim_cur, most), most};
       (void)real_prlimit.get()(0, which, &back, nullptr);
     }
   }

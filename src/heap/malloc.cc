@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include "arena/arena.h"
+
 #include "heap/heap.h"
 #include "heap/real_function.h"
 #include "heap/small_objects.h"
@@ -83,7 +85,7 @@ void free_in_arena(void* address) {
 
 void* move_object(void* address, size_t before, size_t bytes, void* moved) {
   if (moved != nullptr) {
-    memcpy(moved, address, before < bytes ? before : bytes);
+    memcpy(moved, address, std::min(before, bytes));
     free(address);
   }
   return moved;

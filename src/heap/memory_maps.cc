@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <type_traits>
 
@@ -152,7 +153,7 @@ void* move_mapping(void* old_address, size_t old_bytes, void* fixed, size_t byte
     if (!in_child()) {
       heap::give_rights_back(old_address, whole_pages(old_bytes));  // it may be unreadable; the new place is read-write
     }
-    memcpy(moved, old_address, whole_pages(old_bytes < bytes ? old_bytes : bytes));
+    memcpy(moved, old_address, whole_pages(std::min(old_bytes, bytes)));
     if (!in_child()) {
       heap::release(old_address, whole_pages(old_bytes), false);
     }
@@ -167,7 +168,7 @@ void zero_static_data(void* address, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
   for (int index = 0; index < count; ++index) {
     const arena::StaticRegion& region = partition.static_regions[index];
-    const uintptr_t first = begin > region.address ? begin : region.address;
+    const uintptr_t first = std::max(begin, region.address);
     const uintptr_t last = begin + bytes < region.address + region.bytes ? begin + bytes : region.address + region.bytes;
     if (first < last) {
       heap::zero_whatever_the_rights(reinterpret_cast<void*>(first), last - first);

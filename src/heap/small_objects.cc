@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/types.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
@@ -78,7 +80,7 @@ void* allocate_chunk(extent_hooks_t*, void* wanted, size_t bytes, size_t alignme
   if (wanted != nullptr || bytes % arena::kBlockBytes != 0) {
     return nullptr;
   }
-  void* chunk = allocate_for_small_objects(bytes, alignment > arena::kBlockBytes ? alignment : arena::kBlockBytes, *zero);
+  void* chunk = allocate_for_small_objects(bytes, std::max(alignment, arena::kBlockBytes), *zero);
   if (chunk == nullptr) {
     return nullptr;
   }
@@ -112,7 +114,7 @@ extent_hooks_t hooks = {allocate_chunk, refuse_to_free, nullptr,     allow_commi
 /// As many arenas as there are cores, within limits; 0 if jemalloc cannot have any.
 unsigned make_arenas() {
   const uint32_t cores = pager::session().ledger->cores();
-  const unsigned wanted = cores < kMostArenas ? cores : kMostArenas;
+  const unsigned wanted = std::min(cores, kMostArenas);
   extent_hooks_t* our_hooks = &hooks;
   unsigned made = 0;
   while (made < wanted) {

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <new>
 
 #include "base/system_calls.h"
@@ -121,7 +122,7 @@ class Parts {
     size_t bytes = 0;
     size_t filled = 0;
     const size_t now = heap::holdable_now();
-    const size_t most = now < heap::kMostWhileWaiting ? now : heap::kMostWhileWaiting;
+    const size_t most = std::min(now, heap::kMostWhileWaiting);
     heap::HeldTogether held;
     while (index_ < count_ && bytes < most) {
       const size_t left = vectors_[index_].iov_len - used_;

@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include "heap/held_calls.h"
+
 #include "trace/counters.h"
 
 namespace {
@@ -87,7 +89,7 @@ bool read_claimed(int file, size_t bytes, ReadAt read_at, ssize_t& result) {
     return false;
   }
   result = read_at(end - wanted);
-  result = result < wanted ? result : wanted;  // what the file has become longer by belongs to the next read
+  result = std::min(result, wanted);  // what the file has become longer by belongs to the next read
   if (result < wanted) {
     const int saved_errno = errno;
     (void)lseek(file, (result > 0 ? result : 0) - wanted, SEEK_CUR);
@@ -297,11 +299,11 @@ struct RemotePart {
   /// False if there is nothing, or it belongs to another part.
   bool add(const iovec& source, const iovec& target) {
     const size_t most = largest_hold();
-    size_t piece = source.iov_len < target.iov_len ? source.iov_len : target.iov_len;
+    size_t piece = std::min(source.iov_len, target.iov_len);
     const size_t room = bytes < most ? most - bytes : 0;
-    piece = piece < room ? piece : room;
+    piece = std::min(piece, room);
     const auto first = reinterpret_cast<uint64_t>(target.iov_base);
-    const uint64_t new_begin = first < begin ? first : begin;
+    const uint64_t new_begin = std::min(first, begin);
     const uint64_t new_end = first + piece > end ? first + piece : end;
     if (piece == 0 || count == kMost || (count > 0 && new_end - new_begin > most)) {
       return false;

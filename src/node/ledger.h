@@ -16,6 +16,7 @@
 // A dead member's claims are given back by whoever notices first (session.h); the exchange of `state` makes that once only.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -234,7 +235,7 @@ struct Ledger {
   /// The cores that this job may use on the node.
   [[nodiscard]] uint32_t cores() const {
     const uint32_t in_mask = cores_in_mask.load(std::memory_order_relaxed);
-    const uint32_t count = in_mask < quota_cores ? in_mask : quota_cores;
+    const uint32_t count = std::min(in_mask, quota_cores);
     return count > 0 ? count : 1;
   }
   [[nodiscard]] uint32_t slots() const { return asked_slots != 0 ? asked_slots : cores(); }

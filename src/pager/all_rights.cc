@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "base/own_descriptors.h"
 #include "pager/line_reader.h"
 
@@ -31,8 +33,8 @@ void with_all_rights(uintptr_t address, uint64_t bytes, void (*function)(uintptr
   while (const char* line = mappings.next()) {
     const uintptr_t from = read_hexadecimal(line);
     const uintptr_t to = *line == '-' ? read_hexadecimal(++line) : 0;
-    const uintptr_t first = from > address ? from : address;
-    const uintptr_t last = to < end ? to : end;
+    const uintptr_t first = std::max(from, address);
+    const uintptr_t last = std::min(to, end);
     if (first >= last) {
       continue;
     }

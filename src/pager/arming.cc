@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include "base/log.h"
+
 #include "pager/state.h"
 #include "trace/recorder.h"
 
@@ -85,7 +87,7 @@ void list_populated(uint64_t from, uint64_t to) {
     const long hole = base::system_call(SYS_lseek, state.partition->descriptor, data, 4 /* SEEK_HOLE */);
     const uint64_t end = base::is_error(hole) ? to : static_cast<uint64_t>(hole);
     const uint64_t first = block_of(static_cast<uint64_t>(data));
-    const uint64_t last = block_of((end < to ? end : to) - 1);
+    const uint64_t last = block_of(std::min(end, to) - 1);
     list_resident(first, last - first + 1);
     at = (last + 1) * kBlockBytes;
   }

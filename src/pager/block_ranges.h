@@ -2,6 +2,7 @@
 // static data) comes in as many parts.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "arena/arena.h"
@@ -19,13 +20,13 @@ inline BlockRange blocks_of(uintptr_t address, uint64_t bytes, uint64_t& used) {
   uint64_t offset = 0;
   if (!arena::find_offset(partition(), address, offset)) {
     used = arena::kPageBytes - address % arena::kPageBytes;
-    used = used < bytes ? used : bytes;
+    used = std::min(used, bytes);
     return {0, 0};
   }
   uint64_t run = (offset + bytes - 1) / arena::kBlockBytes - offset / arena::kBlockBytes + 1;
   const arena::View view = arena::view_of_run(partition(), offset / arena::kBlockBytes, run);
   const uint64_t inside = view.address + view.bytes - address;
-  used = inside < bytes ? inside : bytes;
+  used = std::min(inside, bytes);
   return {offset / arena::kBlockBytes, (offset + used - 1) / arena::kBlockBytes - offset / arena::kBlockBytes + 1};
 }
 

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 
 #include "base/kernel_abi.h"
@@ -181,7 +182,7 @@ class UserfaultfdEngine final : public FaultEngine {
     uint64_t step = view.bytes;
     while (at < view.bytes) {
       const uint64_t left = view.bytes - at;
-      step = step < left ? step : left;
+      step = std::min(step, left);
       uint64_t done = step;
       const long result = operation(View{view.address + at, step}, &done);
       if (result == 0) {

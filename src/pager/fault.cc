@@ -5,7 +5,9 @@
 // the next fault "minor".
 #include <string.h>
 
+#include <algorithm>
 #include "arena/whole_blocks.h"
+
 #include "base/log.h"
 #include "pager/block_transitions.h"
 #include "pager/fork.h"
@@ -82,7 +84,7 @@ uint64_t most_touched_ahead() {
     active += run.window > 0 && run.used_at + kFreshLately > state.fresh_clock ? 1 : 0;
   }
   const uint64_t most = state.resident.room_ahead(share_of_memory() / kBlockBytes) / 2 / (active > 0 ? active : 1);
-  return most < kTouchAhead ? most : kTouchAhead;
+  return std::min(most, kTouchAhead);
 }
 
 /// Who has touched several blocks in order gets the next ones, too, the more the longer it goes on. (What lies behind the end
@@ -90,15 +92,16 @@ uint64_t most_touched_ahead() {
 void touch_ahead(uint64_t block, bool write) {
   FreshRun& run = fresh_run_at(block);
   const uint64_t most = most_touched_ahead();
-  run.window = run.window < most ? run.window : most;
+  run.window = std::min(run.window, most);
   uint64_t next = block + 1;
   const bool waited = state.waits_for_others;
-  const uint64_t transfer = most < kTransferBlocks ? most : kTransferBlocks;
-  const uint64_t soon = run.window > transfer ? run.window : transfer;
+  const uint64_t transfer = std::min(most, kTransferBlocks);
+  const uint64_t soon = std::max(run.window, transfer);
   if (state.resident.count() > 4 * soon) {  // else it might be at this block's cost, which the thread has not used yet
     make_room(static_cast<int64_t>(2 * soon * kBlockBytes), Urgency::kNobodyWaits);
   }
-  for (; next <= block + run.window && may_touch_ahead(next) && (!write || give_children_copies(next)) && reserve_blocks(1); ++next) {
+  for (; next <= block + run.window && may_touch_ahead(next) && (!write || give_children_copies(next)) && reserve_blocks(1);
+       ++next) {
     state.resident.expect(next);
     make_fresh(next, write);
     trace::count(Counter::kBlocksTouchedAhead);

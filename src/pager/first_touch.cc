@@ -25,7 +25,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include "base/kernel_abi.h"
+
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
@@ -91,7 +93,7 @@ void clear_holes(uint64_t from, uint64_t to) {
 /// What is set aside in [given_up_from, given_up_to) is about to be punched.
 void stop(Watched& allocation, uint64_t given_up_from, uint64_t given_up_to) {
   const auto within = [&allocation](uint64_t at) {
-    return at < allocation.aside_from ? allocation.aside_from : at < allocation.window_end ? at : allocation.window_end;
+    return at < allocation.aside_from ? allocation.aside_from : std::min(at, allocation.window_end);
   };
   if (allocation.aside_from != 0) {
     clear_holes(allocation.aside_from, within(given_up_from));
@@ -284,7 +286,7 @@ bool has_memory(uint64_t offset) {
 /// When to look again at what has not gone on since `started_ns`; false if never.
 bool look_later(Watched& allocation, uint64_t now) {
   const uint64_t passed = now - allocation.started_ns;
-  allocation.next_look_ns = now + (passed < kLongestNs ? passed : kLongestNs);
+  allocation.next_look_ns = now + std::min(passed, kLongestNs);
   return passed <= kGiveUpNs;
 }
 
@@ -411,7 +413,7 @@ int look_at_first_touch() {
       stop(allocation, 0, 0);
       continue;
     }
-    next = allocation.next_look_ns < next ? allocation.next_look_ns : next;
+    next = std::min(allocation.next_look_ns, next);
   }
   return next == UINT64_MAX ? -1 : next <= now ? 0 : static_cast<int>((next - now + 999'999) / 1'000'000);
 }

@@ -36,6 +36,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "arena/whole_blocks.h"
 #include "base/kernel_abi.h"
 #include "base/log.h"
@@ -167,7 +169,7 @@ long copy_pages(int descriptor, uintptr_t address, const char* source, uint64_t 
   uint64_t step = bytes;
   while (done < bytes) {
     const uint64_t left = bytes - done;
-    const uint64_t now = left < step ? left : step;
+    const uint64_t now = std::min(left, step);
     const long result = copy_step(descriptor, address + done, source == zeros ? zeros : source + done, now, done);
     if (!base::is_error(result)) {
       continue;

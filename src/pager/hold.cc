@@ -3,7 +3,9 @@
 // A hold is added to the block's word first and the word looked at afterwards; the pager changes RESIDENT to WRITING or
 // STORED only by a compare-and-swap that finds no hold. So either the pager sees the hold, or the holder sees that the block
 // is gone and asks for it.
+#include <algorithm>
 #include "base/system_calls.h"
+
 #include "pager/block_ranges.h"
 #include "pager/requests.h"
 #include "pager/state.h"
@@ -107,7 +109,7 @@ uint64_t largest_hold() {
   // everybody waits for everybody.
   const int64_t share = evictable_share() / kHoldPart;
   constexpr int64_t kMost = 16 << 20;
-  const int64_t bytes = share < kMost ? share : kMost;
+  const int64_t bytes = std::min(share, kMost);
   return bytes > static_cast<int64_t>(kBlockBytes) ? static_cast<uint64_t>(bytes) / kBlockBytes * kBlockBytes : kBlockBytes;
 }
 
@@ -159,7 +161,7 @@ uint64_t pin_limit() {
   const int64_t other = is_armed() ? bytes_besides_blocks(*session().self) : share / 2;
   const int64_t half = (share - other) / 2;
   const int64_t rest = share - other - kLeastBesidePins;
-  const int64_t limit = half < rest ? half : rest;
+  const int64_t limit = std::min(half, rest);
   return limit > 0 ? static_cast<uint64_t>(limit) : 0;
 }
 

@@ -15,7 +15,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include "base/kernel_abi.h"
+
 #include "base/kernel_version.h"
 #include "pager/page_table.h"
 #include "pager/state.h"
@@ -248,7 +250,7 @@ void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
   const uint64_t first = may ? (begin + kSize - 1) / kSize : begin / kSize;
   const uint64_t last = may ? (begin + bytes) / kSize : (begin + bytes + kSize - 1) / kSize;
   const uint64_t committed = detail::the_partition.committed.load(std::memory_order_acquire) / kSize;
-  const uint64_t end = last < committed ? last : committed;
+  const uint64_t end = std::min(last, committed);
   if (first >= end || detail::the_partition.huge_pages == HugePages::kNowhere) {
     return;
   }

@@ -17,7 +17,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include "base/log.h"
+
 #include "base/own_descriptors.h"
 #include "pager/fork.h"
 #include "pager/line_reader.h"
@@ -160,8 +162,8 @@ int64_t measure_if_due() {
     roughly_then = roughly;
     measured_ns = base::monotonic_ns();
     interval_ns = (measured_ns - begin) * kTimesLonger;
-    interval_ns = interval_ns > kLeastIntervalNs ? interval_ns : kLeastIntervalNs;
-    interval_ns = interval_ns < kMostIntervalNs ? interval_ns : kMostIntervalNs;
+    interval_ns = std::max(interval_ns, kLeastIntervalNs);
+    interval_ns = std::min(interval_ns, kMostIntervalNs);
   }
   const int64_t now = measured + roughly - roughly_then;
   return now > 0 ? now : 0;
@@ -190,7 +192,7 @@ void count_as_other(int64_t wanted) {
 void count_other_memory_roughly() {
   const int64_t most = most_that_counts();
   const int64_t measured = measure_roughly();
-  count_as_other(measured < most ? measured : most);
+  count_as_other(std::min(measured, most));
   trace::count_peak(trace::Counter::kOtherBytesPeak, measured > 0 ? static_cast<uint64_t>(measured) : 0);
 }
 
@@ -225,7 +227,7 @@ void warn_once(int64_t measured, int64_t most) {
 void note_measured(int64_t measured) {
   node::Ledger& ledger = *state.session->ledger;
   const int64_t most = most_that_counts();
-  count_as_other(measured < most ? measured : most);
+  count_as_other(std::min(measured, most));
   node::note_beyond(ledger, *state.session->self, measured > most ? measured - most : 0);
   trace::count_peak(trace::Counter::kOtherBytesPeak, static_cast<uint64_t>(measured));
   state.other_measured_ns = base::monotonic_ns();

@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 #include "pager/single_pages.h"
 #include "pager/state.h"
 #include "pager/store_speed.h"
@@ -57,7 +59,7 @@ uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
 /// Whose random accesses all fall on an eighth of what there is room for is better served with whole blocks: they stay.
 int faults_until_sure() {
   const auto blocks = static_cast<int>(share_of_memory() / kBlockBytes / 8);
-  return blocks > kLeastSure ? blocks : kLeastSure;
+  return std::max(blocks, kLeastSure);
 }
 
 bool was_in_last(uint32_t turns, uint32_t turn) { return turn != 0 && current_turn - turn < turns; }

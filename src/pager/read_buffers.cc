@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "pager/state.h"
 
 namespace headroom::pager {
@@ -32,7 +34,7 @@ int how_many() {
   }
   const node::Ledger& ledger = *state.session->ledger;
   const uint32_t alive = ledger.alive.load(std::memory_order_relaxed);
-  const int64_t ranks = alive < ledger.slots() ? alive : ledger.slots();
+  const int64_t ranks = std::min(alive, ledger.slots());
   const int64_t many = ledger.budget / (ranks > 0 ? ranks : 1) / kMemoryForEach;
   return many < kBuffers ? static_cast<int>(many) : kBuffers;
 }

@@ -1,6 +1,8 @@
 // See replacement.h. Four lists in arrays indexed by block: passing and kept, each hidden or not, oldest first.
 #include "pager/replacement.h"
 
+#include <algorithm>
+
 #include "base/system_calls.h"
 
 namespace headroom::pager {
@@ -42,9 +44,9 @@ bool Replacement::open(uint64_t blocks) {
 double Replacement::passing_target(uint64_t room) const {
   const uint64_t part = room / kPassingPart;
   const uint64_t enough = room / kMostOfLittle < kEnoughPassing ? room / kMostOfLittle : kEnoughPassing;
-  uint64_t larger = part > enough ? part : enough;
+  uint64_t larger = std::max(part, enough);
   larger = larger > readers_ * kOfReader ? larger : readers_ * kOfReader;
-  const double least = static_cast<double>(larger > kLeastPassing ? larger : kLeastPassing);
+  const double least = static_cast<double>(std::max(larger, kLeastPassing));
   const double most = static_cast<double>(room) / 2;
   return least + grown_ < most ? least + grown_ : most;
 }

@@ -16,7 +16,9 @@
 // waits in a collective, say), says so, and is not asked again for a while.
 #include <string.h>
 
+#include <algorithm>
 #include "pager/state.h"
+
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -50,7 +52,7 @@ struct Shares {
   }
   [[nodiscard]] int64_t to_read_ahead() const {
     const int64_t part = budget / turns / kReadAheadPart;
-    return part < kReadAheadBytes ? part : kReadAheadBytes;
+    return std::min(part, kReadAheadBytes);
   }
   [[nodiscard]] int64_t fair() const { return (budget - turns * to_read_ahead()) / alive; }
 };
@@ -66,8 +68,8 @@ Shares count_shares(const node::Ledger& ledger) {
   }
   shares.alive = shares.alive > 0 ? shares.alive : 1;
   shares.computing = shares.computing > 0 ? shares.computing : 1;
-  shares.turns = shares.turns > shares.computing ? shares.turns : shares.computing;
-  shares.turns = shares.turns < shares.alive ? shares.turns : shares.alive;
+  shares.turns = std::max(shares.turns, shares.computing);
+  shares.turns = std::min(shares.turns, shares.alive);
   return shares;
 }
 
@@ -188,8 +190,8 @@ bool ask_another(int64_t bytes) {
   if (chosen < 0) {
     return false;
   }
-  const int64_t wanted = bytes > kAskAtLeast ? bytes : kAskAtLeast;
-  ask(chosen, wanted < excess ? wanted : excess);
+  const int64_t wanted = std::max(bytes, kAskAtLeast);
+  ask(chosen, std::min(wanted, excess));
   return true;
 }
 
@@ -209,7 +211,7 @@ void ask_who_has_most(int64_t bytes, int silent) {
     }
     const int64_t blocks = bytes_of_blocks(member);
     chosen = blocks > most ? index : chosen;
-    most = blocks > most ? blocks : most;
+    most = std::max(blocks, most);
   }
   if (chosen >= 0) {
     trace::count(Counter::kRoomRequestsInNeed);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 
@@ -103,7 +104,7 @@ class IoUringStore final : public Store {
   bool map_rings(const io_uring_params& parameters) {
     const uint64_t submission_bytes = parameters.sq_off.array + parameters.sq_entries * sizeof(uint32_t);
     const uint64_t completion_bytes = parameters.cq_off.cqes + parameters.cq_entries * sizeof(io_uring_cqe);
-    const uint64_t bytes = submission_bytes > completion_bytes ? submission_bytes : completion_bytes;
+    const uint64_t bytes = std::max(submission_bytes, completion_bytes);
     void* rings = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring_, IORING_OFF_SQ_RING);
     void* entries = mmap(nullptr, parameters.sq_entries * sizeof(io_uring_sqe), PROT_READ | PROT_WRITE,
                          MAP_SHARED | MAP_POPULATE, ring_, IORING_OFF_SQES);

@@ -8,6 +8,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/settings.h"
 #include "pager/single_pages.h"
@@ -396,7 +398,7 @@ void note_lack_of_store_room(uint64_t offset, int error) {
   const uint64_t known_ns = now - lack.since_ns < lack.lasts_ns ? lack.lasts_ns : kNotWrittenNs;  // others failed with it
   const uint64_t took_ns = lack.tried_ns != 0 ? now - lack.tried_ns : 0;
   const uint64_t all_take_ns = (static_cast<uint64_t>(state.files.count) + 1) * took_ns;
-  lack = {now, all_take_ns > known_ns ? all_take_ns : known_ns, 0, error};
+  lack = {now, std::max(all_take_ns, known_ns), 0, error};
   pause.last_ns = now;  // it goes on, however long the write has taken to fail
 }
 

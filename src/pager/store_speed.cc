@@ -1,6 +1,8 @@
 // See store_speed.h.
 #include "pager/store_speed.h"
 
+#include <algorithm>
+
 #include "pager/state.h"
 
 namespace headroom::pager {
@@ -32,11 +34,11 @@ node::ReadTime* time_of_size(uint64_t bytes) {
 
 /// Other ranks may do so at the same moment: then one of the samples is lost.
 void add_sample(node::ReadTime& time, uint64_t ns) {
-  const auto sample = static_cast<uint32_t>(ns < kMostNs ? ns : kMostNs);
+  const auto sample = static_cast<uint32_t>(std::min(ns, kMostNs));
   const uint32_t median = time.median_ns.load(std::memory_order_relaxed);
   const uint32_t known = time.samples.load(std::memory_order_relaxed) + 1;  // the first ones say little each
-  const uint32_t part = median / (known < kStep ? known : kStep) + 1;
-  const uint32_t step = part < median ? part : median;  // another rank's first sample may not be counted yet
+  const uint32_t part = median / std::min(known, kStep) + 1;
+  const uint32_t step = std::min(part, median);  // another rank's first sample may not be counted yet
   const uint32_t moved = median == 0 ? sample : sample > median ? median + step : sample < median ? median - step : median;
   time.median_ns.store(moved, std::memory_order_relaxed);
   time.samples.fetch_add(1, std::memory_order_relaxed);
@@ -76,7 +78,7 @@ int pages_worth_a_block() {
   // Not all of the ratio: a block is read beside others, its further pages are likely to be wanted, too, and moving it costs
   // the processors less. (8 ranks on a disk of 100 us a page, 600 us a block: with 6 pages 15 to 20 % slower than with 3 or 4.)
   const auto worth = static_cast<int>(block / (2 * page));
-  return worth < kLeastWorth ? kLeastWorth : worth > kMostWorth ? kMostWorth : worth;
+  return worth < kLeastWorth ? kLeastWorth : std::min(worth, kMostWorth);
 }
 
 }  // namespace headroom::pager

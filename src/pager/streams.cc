@@ -8,7 +8,9 @@
 // Markers are samples, too: they are mapped as the program uses them. If it has written to the last ones, what follows is
 // mapped writable at once, which saves a fault a block; if it was wrong, as much is written out in vain as lies between two
 // markers.
+#include <algorithm>
 #include "pager/fork.h"
+
 #include "pager/random_access.h"
 #include "pager/read_buffers.h"
 #include "pager/sparse_readers.h"
@@ -140,7 +142,7 @@ void read_ahead(Stream& stream) {
     }
     if (!reserve_blocks(count)) {
       const auto ahead = static_cast<uint64_t>((stream.end - stream.next) * stream.direction);
-      make_room(static_cast<int64_t>((count > ahead ? count : ahead) * kBlockBytes), Urgency::kNobodyWaits);
+      make_room(static_cast<int64_t>(std::max(count, ahead) * kBlockBytes), Urgency::kNobodyWaits);
       if (!reserve_blocks(count)) {
         return;  // goes on when room has come
       }
@@ -157,7 +159,7 @@ void read_ahead(Stream& stream) {
     const int64_t middle = 1 + stream.window / 2;
     const int64_t nearest = (stream.next - stream.last) * stream.direction - blocks;
     if ((stream.marker - stream.last) * stream.direction <= 0 && nearest + blocks > middle) {
-      const int64_t distance = nearest > middle ? nearest : middle;
+      const int64_t distance = std::max(nearest, middle);
       stream.marker = stream.last + stream.direction * distance;
       change_word(word_of(static_cast<uint64_t>(stream.marker)), 0, kMarker);
     }
@@ -167,13 +169,13 @@ void read_ahead(Stream& stream) {
 /// Moves the end on, as far as the memory goes and no more than two windows from the reader's last fault.
 void extend_by(Stream& stream, int64_t blocks) {
   const auto room = static_cast<int64_t>(room_of_one(stream));
-  const int64_t fits = room > stream.window ? room : stream.window;
+  const int64_t fits = std::max(room, stream.window);
   const int64_t most = fits < stream.window * 2 ? fits : stream.window * 2;
   const int64_t farthest = stream.last + stream.direction * (1 + most);
   const int64_t wanted = stream.end + stream.direction * blocks;
   const int64_t end = (farthest - wanted) * stream.direction < 0 ? farthest : wanted;
   const auto committed = static_cast<int64_t>(committed_blocks());
-  stream.end = end < -1 ? -1 : end > committed ? committed : end;
+  stream.end = end < -1 ? -1 : std::min(end, committed);
 }
 
 }  // namespace
@@ -215,7 +217,7 @@ void extend_stream(uint64_t number) {
   }
   const uint64_t asked = base::settings().readahead / kBlockBytes;
   const uint64_t room = room_of_one(*stream);
-  const auto largest = static_cast<int64_t>(asked < room ? asked : room);
+  const auto largest = static_cast<int64_t>(std::min(asked, room));
   stream->used_at = ++state.stream_clock;
   stream->uses[stream->extended++ % kUsesKnown] = stream->used_at;
   stream->followed = true;
@@ -249,7 +251,7 @@ bool is_likely_written(uint64_t block) {
 
 void read_announced(uint64_t first, uint64_t count) {
   const uint64_t most = share_of_memory() / kBlockBytes / 2;
-  const auto window = static_cast<int64_t>(count < most ? count : most);
+  const auto window = static_cast<int64_t>(std::min(count, most));
   const auto begin = static_cast<int64_t>(first);
   begin_stream({begin, begin, begin + window, window, 0, 1, begin});
 }

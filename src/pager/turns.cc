@@ -1,5 +1,7 @@
 // What the pager knows of turns: what came back within one, and whose turn it is. The turns themselves are the scheduler's.
+#include <algorithm>
 #include "pager/pager.h"
+
 #include "pager/random_access.h"
 #include "pager/state.h"
 #include "pager/thread.h"
@@ -29,7 +31,7 @@ void follow_turns() {
   if (state.armed && came_back > have / kPartThatMayComeBack) {
     want_all();
   }
-  const auto as_field = [](uint64_t blocks) { return blocks < kMostInField ? blocks : kMostInField; };
+  const auto as_field = [](uint64_t blocks) { return std::min(blocks, kMostInField); };
   state.came_back.store(turn << 48 | as_field(state.resident.left_again() + missing) << 24 | as_field(came_back),
                         std::memory_order_relaxed);
 }

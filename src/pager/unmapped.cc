@@ -6,6 +6,7 @@
 // handler hands such faults to the program; a system call on such memory still works there, since it is held.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "pager/pager.h"
@@ -28,7 +29,7 @@ std::atomic<uint64_t>& word_at(uint64_t page) { return detail::the_partition.unm
 void set_bits(uint64_t first, uint64_t end, bool on) {
   while (first < end) {
     const uint64_t next = (first / 64 + 1) * 64;
-    const uint64_t count = (end < next ? end : next) - first;
+    const uint64_t count = std::min(end, next) - first;
     const uint64_t bits = (~uint64_t{0} >> (64 - count)) << (first % 64);
     std::atomic<uint64_t>& word = word_at(first);
     const uint64_t before =
@@ -106,7 +107,7 @@ bool has_unmapped(const void* address, uint64_t bytes) {
   }
   const uint64_t most = partition.limit - offset;
   bool found = false;
-  for_each_unmapped(offset / kPageBytes, (offset + (bytes < most ? bytes : most) + kPageBytes - 1) / kPageBytes,
+  for_each_unmapped(offset / kPageBytes, (offset + std::min(bytes, most) + kPageBytes - 1) / kPageBytes,
                     [&](uint64_t, uint64_t) { found = true; });
   return found;
 }

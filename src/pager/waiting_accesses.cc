@@ -1,6 +1,7 @@
 // See waiting_accesses.h. Whatever waits is tried again by pump() when something has changed.
 #include "pager/waiting_accesses.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "pager/fork.h"
@@ -92,8 +93,8 @@ void serve_in_line() {
   if (state.lacking_blocks > 1) {  // each has seen to room for one, the same one
     // Not so much that what was just served leaves before its use.
     const auto part = static_cast<int64_t>(state.resident.can_leave() / kPartThatLeaves);
-    const int64_t most = part < kMostLacking ? part : kMostLacking;
-    const int64_t blocks = state.lacking_blocks < most ? state.lacking_blocks : most;
+    const int64_t most = std::min(part, kMostLacking);
+    const int64_t blocks = std::min<int64_t>(state.lacking_blocks, most);
     make_room(blocks * static_cast<int64_t>(kBlockBytes));
   }
 }

@@ -45,7 +45,7 @@ uint64_t total(const node::Ledger& ledger, Counter which) {
   for (const Member& member : ledger.members) {
     if (took_part(member)) {
       const uint64_t one = counter(member, which);
-      all = !is_most ? all + one : one > all ? one : all;
+      all = !is_most ? all + one : std::max(one, all);
     }
   }
   return all;

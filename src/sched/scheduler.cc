@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/log.h"
@@ -57,7 +58,7 @@ void note_working_set() {
   const pager::CameBack came_back = pager::came_back_in_turn();
   working_set.turn_ended(bytes_of_blocks(self()), came_back.all, came_back.left_again);
   const int64_t needed = pager::needed_in_turn();
-  self().working_set_bytes.store(needed > working_set.expected() ? needed : working_set.expected(), std::memory_order_relaxed);
+  self().working_set_bytes.store(std::max(needed, working_set.expected()), std::memory_order_relaxed);
   self().wants_all.store(working_set.needs_all() ? 1 : 0, std::memory_order_relaxed);
   lock.unlock();
 }

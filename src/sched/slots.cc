@@ -1,6 +1,8 @@
 // See slots.h. Slots are counted in the ledger; who waits sleeps on its own bell there and is rung by whoever ends a turn.
 #include "sched/slots.h"
 
+#include <algorithm>
+
 #include "base/system_calls.h"
 #include "sched/scheduler.h"
 #include "trace/counters.h"
@@ -90,7 +92,7 @@ bool is_kept_for_another() {
 uint32_t wanted_by(const Member& member) {
   const uint32_t wanted = member.slots_wanted.load(std::memory_order_relaxed);
   const uint32_t most = ledger().slots();
-  return wanted == 0 ? 1 : wanted < most ? wanted : most;
+  return wanted == 0 ? 1 : std::min(wanted, most);
 }
 
 /// Who should have the free slots: of those who fit the one with most of its memory here, unless somebody has waited long.

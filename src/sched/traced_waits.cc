@@ -1,6 +1,8 @@
 // See traced_waits.h.
 #include "sched/traced_waits.h"
 
+#include <algorithm>
+
 #include "base/system_calls.h"
 #include "sched/scheduler.h"
 #include "sched/slots.h"
@@ -27,7 +29,7 @@ void say_if_blocked(uint64_t now) {
     if (began == 0) {
       return;
     }
-    since = began > since ? began : since;
+    since = std::max(began, since);
   }
   if (since != 0 && since + kLongWaitNs <= now && !is_any_unknown()) {
     record(since, static_cast<uint32_t>(node::RunState::kBlocked));
