@@ -116,6 +116,7 @@ LACKS = {
     "Slurm": no_slurm,
     "Slurm's cgroups": no_cgroups_of_slurm,
     "traced processes": no_tracing,
+    "gdb": missing("gdb"),
     "ScaLAPACK": lambda: None if SCALAPACK.exists() else "scalapack-mpi-test is not installed",
 }
 

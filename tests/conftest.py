@@ -6,6 +6,7 @@ lists for what this machine lacks; anything else fails the session (conditions.p
 
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -266,6 +267,16 @@ def short(request) -> Shortage:
     if engine != "sigsegv":
         need(f"the engine {engine}")
     return Shortage(engine, ranks)
+
+
+SEED = os.environ.get("HEADROOM_TEST_SEED") or str(time.time_ns() % 1_000_000)
+
+
+@pytest.fixture(autouse=True)
+def seeded(request):
+    """Random work is the same again with the same seed, whatever other tests run. A test that fails says which it was."""
+    random.seed(f"{SEED} {request.node.nodeid}")
+    request.node.add_report_section("setup", "seed", f"HEADROOM_TEST_SEED={SEED}")
 
 
 @pytest.fixture(autouse=True, scope="session")
