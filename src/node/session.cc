@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,96 +11,31 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "base/own_descriptors.h"
+#include "base/passed_descriptors.h"
 #include "base/settings.h"
 #include "base/system_calls.h"
+#include "node/addresses.h"
 #include "node/cores.h"
-#include "node/wait_status.h"
+#include "node/retiring.h"
+#include "node/watching.h"
 
 namespace headroom::node {
 namespace {
 
-constexpr uint64_t kPatienceNs = 5'000'000'000;  // launchers end a failed job within milliseconds, or never
-constexpr uint64_t kMomentOfEndingNs = 20'000'000;
+constexpr char kHello = 'H';  // with the descriptors that a newcomer needs
 
 using base::log_warning;
 using base::Status;
 using base::system_call;
 
-struct Address {
-  sockaddr_un socket = {};
-  socklen_t length = 0;
-};
-
-/// Process ids mean something only inside their namespace, so processes of different ones never share a session.
-uint64_t process_namespace() {
-  struct stat status = {};
-  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
-}
-
-/// The abstract name of the session (index -1) or of a member's doorbell.
-Address session_address(int index) {
-  Address address;
-  address.socket.sun_family = AF_UNIX;
-  char* name = address.socket.sun_path + 1;
-  const int room = sizeof address.socket.sun_path - 1;
-  static const uint64_t name_space = process_namespace();
-  int length = snprintf(name, static_cast<size_t>(room), "headroom-%u-%llx-%.56s", getuid(),
-                        static_cast<unsigned long long>(name_space), base::settings().job);
-  if (index >= 0) {
-    length += snprintf(name + length, static_cast<size_t>(room - length), "-%d", index);
-  }
-  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
-  return address;
-}
-
-const sockaddr* as_sockaddr(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.socket); }
-
-template <size_t kCount>
-void send_descriptors(int connection, const int (&descriptors)[kCount]) {
-  char byte = 'H';
-  iovec vector = {&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
-  msghdr message = {};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof descriptors);
-  memcpy(CMSG_DATA(header), descriptors, sizeof descriptors);
-  (void)system_call(SYS_sendmsg, connection, &message, MSG_NOSIGNAL);
-}
-
 bool receive_descriptors(int connection, int (&descriptors)[3]) {
   pollfd waiting = {connection, POLLIN, 0};
-  if (poll(&waiting, 1, 1000) != 1) {
-    return false;
-  }
-  char byte = 0;
-  iovec vector = {&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
-  msghdr message = {};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (system_call(SYS_recvmsg, connection, &message, MSG_CMSG_CLOEXEC) < 1) {
-    return false;
-  }
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof descriptors)) {
-    return false;
-  }
-  memcpy(descriptors, CMSG_DATA(header), sizeof descriptors);
-  return true;
+  return poll(&waiting, 1, 1000) == 1 && base::receive_descriptors(connection, 0, descriptors).has_all;
 }
 
 bool same_user(int connection) {
@@ -226,72 +160,6 @@ void read_executable_name(char* out, size_t bytes) {
   out[kept] = 0;
 }
 
-/// Tells everybody that there is room, and that something has changed.
-void tell_everybody(const Session& session, const Member& of) {
-  for (int index = 0; index < kMaxMembers; ++index) {
-    Member& other = session.ledger->members[index];
-    if (&other != &of && is_alive(other)) {
-      other.slot_bell.fetch_add(1, std::memory_order_release);
-      base::futex_wake(&other.slot_bell, 1, true);
-      ring(session, index);
-    }
-  }
-}
-
-/// Moves a member on; false if it is in another state than `from`. For the member itself.
-bool move_state(Member& member, MemberState from, MemberState to) {
-  uint32_t word = member.state.load(std::memory_order_acquire);
-  return state_in(word) == from && member.state.compare_exchange_strong(word, in_state(word, to), std::memory_order_acq_rel);
-}
-
-/// No longer one of `alive`; whether it was the last. Once, whoever does it: a process may be killed while it leaves.
-bool take_off(Ledger& ledger, Member& member) {
-  return member.counted.exchange(0, std::memory_order_acq_rel) == 1 &&
-         ledger.alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
-}
-
-void put_on(Ledger& ledger, Member& member) {
-  ledger.alive.fetch_add(1, std::memory_order_acq_rel);
-  member.counted.store(1, std::memory_order_release);  // pairs with take_off()
-}
-
-/// Takes back what the process had whose member this one has made kRetired, or somebody who has ended since. Its place is free
-/// only when that is done: whoever took it before would lose what is his own. Who is told of it finds it so.
-void finish_retiring(const Session& session, Member& member) {
-  Ledger& ledger = *session.ledger;
-  const uint32_t word = member.state.load(std::memory_order_acquire);
-  release(ledger, member, member.reserved_bytes.load(std::memory_order_relaxed));
-  note_beyond(ledger, member, 0);
-  member.remote_write_target.store(0, std::memory_order_release);
-  ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
-  (void)take_off(ledger, member);
-  ledger.ended.store(1, std::memory_order_relaxed);
-  const auto index = static_cast<int>(&member - ledger.members);
-  for (Member& other : ledger.members) {  // it may have ended in the middle of this
-    if (&other != &member && is_retired_by(other.state.load(std::memory_order_acquire), index)) {
-      finish_retiring(session, other);
-    }
-  }
-  if (next_in(word) == MemberState::kDied) {
-    ledger.lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
-  }
-  member.state.store(in_state(word, next_in(word)), std::memory_order_release);
-  tell_everybody(session, member);
-}
-
-/// Takes back what a process had that is gone; false if its member is not `from`, another one is at it, or the place is another
-/// process's by now.
-bool retire(const Session& session, Member& member, int process, MemberState from, MemberState to) {
-  // acquire: pairs with the release in join_session(), so the pid is no older.
-  uint32_t word = member.state.load(std::memory_order_acquire);
-  if (state_in(word) != from || member.pid.load(std::memory_order_relaxed) != process ||
-      !member.state.compare_exchange_strong(word, in_retirement(word, to, session.index), std::memory_order_acq_rel)) {
-    return false;
-  }
-  finish_retiring(session, member);
-  return true;
-}
-
 /// A process that joined and then replaced its program by execve() joins anew; what the old program held is gone.
 void retire_former_self(const Session& session) {
   for (Member& member : session.ledger->members) {
@@ -319,7 +187,7 @@ void leave_ledger_with_supervisor() {
     return;
   }
   if (!base::is_error(system_call(SYS_connect, connection, &address.socket, address.length)) && same_user(connection)) {
-    send_descriptors(connection, {ledger_descriptor});
+    (void)base::send_descriptors(connection, kHello, {ledger_descriptor});
   }
   base::close_own(connection);
 }
@@ -403,196 +271,10 @@ void serve_newcomer(Session& session) {
     return;
   }
   if (same_user(connection)) {
-    send_descriptors(connection, {ledger_descriptor, session.listen_descriptor, session.messages_descriptor});
+    (void)base::send_descriptors(connection, kHello,
+                                 {ledger_descriptor, session.listen_descriptor, session.messages_descriptor});
   }
   base::close_own(connection);
-}
-
-void ring(const Session& session, int index) {
-  const Address address = session_address(index);
-  const char byte = 1;
-  Member& member = session.ledger->members[index];
-  // Before it is rung: the doorbell that may be gone is this process's, not that of who takes its place.
-  const int process = member.pid.load(std::memory_order_acquire);
-  const long sent = system_call(SYS_sendto, session.doorbell_descriptor, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL, &address.socket,
-                                address.length);
-  if (sent == -ECONNREFUSED && member.replacing.load(std::memory_order_acquire) != 0 &&
-      !retire(session, member, process, MemberState::kLeaving, MemberState::kLeft)) {
-    // It has become another program.
-    const bool is_missed = is_in_mpi(member);
-    (void)retire(session, member, process, MemberState::kAlive, is_missed ? MemberState::kDied : MemberState::kLeft);
-  }
-}
-
-void ring_everybody(const Session& session) {
-  for (int index = 0; index < kMaxMembers; ++index) {
-    const Member& member = session.ledger->members[index];
-    const bool may_be_another =
-        state_of(member) == MemberState::kLeaving && member.replacing.load(std::memory_order_relaxed) != 0;
-    if (index != session.index && (is_alive(member) || may_be_another)) {
-      ring(session, index);
-    }
-  }
-}
-
-void answer_doorbell(Session& session) {
-  char bytes[64];
-  while (system_call(SYS_recvfrom, session.doorbell_descriptor, bytes, sizeof bytes, MSG_DONTWAIT, nullptr, nullptr) > 0) {
-  }
-}
-
-void choose_watched(Session& session) {
-  int next = -1;
-  for (int step = 1; step < kMaxMembers; ++step) {
-    const int index = (session.index + step) % kMaxMembers;
-    const Member& member = session.ledger->members[index];
-    const MemberState now = state_of(member);
-    const bool has_process = now == MemberState::kAlive || now == MemberState::kLeaving;
-    if (has_process && member.pid.load(std::memory_order_relaxed) != 0) {
-      next = index;
-      break;
-    }
-  }
-  if (next == session.watched_index) {
-    return;
-  }
-  base::close_own(session.watched_descriptor);
-  session.watched_index = next;
-  session.watched_descriptor = -1;
-  if (next < 0) {
-    return;
-  }
-  session.watched_pid = session.ledger->members[next].pid.load(std::memory_order_relaxed);
-  const long descriptor = system_call(SYS_pidfd_open, session.watched_pid, 0);
-  if (!base::is_error(descriptor)) {
-    session.watched_descriptor = base::own(descriptor);
-  } else if (descriptor == -ESRCH) {
-    watched_ended(session);
-  } else {
-    session.watched_index = -1;  // no descriptors are left, say: tried again at the next ring
-  }
-}
-
-namespace {
-
-/// Of a rank its supervisor knows by which signal it ended, and may say so later.
-void tell_of_rank(int rank, int pid, const char* program) {
-  log_warning(
-      "rank %d (process %d, %s) ended without leaving MPI; its memory and its turn were given back; its own message, or its "
-      "supervisor's, says why",
-      rank, pid, program);
-}
-
-/// Whether a process that is no rank was ended by something that is worth saying. Who started it knows how it ended; it may
-/// have ended by itself, though past us, or been told to, as a pool's workers are. If that cannot be told, its parent has
-/// waited for it.
-bool was_struck_down(int status) {
-  const int number = status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  return number != 0 && number != SIGTERM && number != SIGINT && number != SIGHUP && number != SIGPIPE;
-}
-
-/// The process that was this member's has ended, or become another program: takes back what it had, and says so if that was not
-/// to be expected.
-void note_end(const Session& session, Member& member, int process, int pidfd) {
-  const int rank = member.rank.load(std::memory_order_relaxed);
-  const int pid = member.pid.load(std::memory_order_relaxed);
-  if (pid != process) {
-    return;  // somebody else was faster, and another process has its place
-  }
-  if (is_missed(member)) {
-    session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);  // it may have ended before it could
-  }
-  // Who has ended MPI, or has become another program outside MPI, may end as it likes.
-  const bool is_rank = rank >= 0 || is_in_mpi(member);
-  const int status = is_rank ? -1 : wait_status_of(pid, pidfd);
-  const bool is_lost = !has_finalized(member) && (is_rank || was_struck_down(status)) &&
-                       (is_in_mpi(member) || member.replacing.load(std::memory_order_relaxed) == 0);
-  if (retire(session, member, process, MemberState::kLeaving, MemberState::kLeft)) {  // only now is its memory really gone
-    return;
-  }
-  if (retire(session, member, process, MemberState::kAlive, is_lost ? MemberState::kDied : MemberState::kLeft) && is_lost) {
-    // Whoever ended by an error of Headroom's, or aborted the job, has said so.
-    if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
-        session.ledger->reporter.load(std::memory_order_acquire) == 0) {
-      if (is_rank) {
-        tell_of_rank(rank, pid, member.executable);
-      } else {
-        log_warning("process %d (%s) was ended by signal %d (%s); its memory was given back", pid, member.executable,
-                    WTERMSIG(status), strsignal(WTERMSIG(status)));
-      }
-    }
-  }
-}
-
-/// Whether the process has ended, at the latest by then. False if that cannot be told.
-bool has_ended(int process, uint64_t until_ns) {
-  const long opened = system_call(SYS_pidfd_open, process, 0);
-  if (base::is_error(opened)) {
-    return opened == -ESRCH;
-  }
-  const int descriptor = base::own(opened);
-  const uint64_t now = base::monotonic_ns();
-  const timespec left = {0, now < until_ns ? static_cast<long>(until_ns - now) : 0};
-  pollfd ended = {descriptor, POLLIN, 0};
-  const bool is_over = system_call(SYS_ppoll, &ended, 1, &left, nullptr, 8) == 1;
-  base::close_own(descriptor);
-  return is_over;
-}
-
-/// Whoever ends past us, or becomes another program, is noticed by who watches it; but the last to leave may be faster, and
-/// would leave the report to nobody. Who may be gone is known by its doorbell, which is not rung, so that nobody is woken. That
-/// is no proof: a process that has gone to another network namespace finds no doorbell. So its own socket is asked, which is of
-/// the namespace where it joined, or the process itself, which closes its doorbell a moment before it has ended.
-void note_ends_of_all(const Session& session) {
-  const int file = base::own(system_call(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const uint64_t until_ns = base::monotonic_ns() + kMomentOfEndingNs;
-  for (int index = 0; index < kMaxMembers && file >= 0; ++index) {
-    Member& member = session.ledger->members[index];
-    const int pid = member.pid.load(std::memory_order_relaxed);
-    if (index == session.index || !is_alive(member)) {
-      continue;
-    }
-    const Address address = session_address(index);
-    if (system_call(SYS_connect, file, &address.socket, address.length) != -ECONNREFUSED) {
-      continue;
-    }
-    if (member.replacing.load(std::memory_order_acquire) != 0) {
-      ring(session, index);
-    } else if (has_ended(pid, until_ns)) {
-      note_end(session, member, pid, -1);
-    }
-  }
-  base::close_own(file);
-}
-
-}  // namespace
-
-void watched_ended(Session& session) {
-  if (session.watched_index < 0) {
-    return;
-  }
-  note_end(session, session.ledger->members[session.watched_index], session.watched_pid, session.watched_descriptor);
-  base::close_own(session.watched_descriptor);
-  session.watched_descriptor = -1;
-  session.watched_index = -1;
-  choose_watched(session);
-}
-
-void announce_failure(const Session& session) {
-  uint64_t none = 0;
-  if (session.ledger->failed_at_ns.compare_exchange_strong(none, base::monotonic_ns(), std::memory_order_acq_rel)) {
-    ring_everybody(session);
-  }
-}
-
-bool outlived_failure(const Session& session) {
-  const uint64_t failed = session.ledger->failed_at_ns.load(std::memory_order_acquire);
-  return failed != 0 && base::monotonic_ns() - failed > kPatienceNs;
-}
-
-bool outlived_loss(const Session& session) {
-  const uint64_t lost = session.ledger->lost_at_ns.load(std::memory_order_acquire);
-  return __builtin_expect(lost != 0, 0) && base::monotonic_ns() - lost > kPatienceNs;
 }
 
 Leaving leave_session(Session& session) {

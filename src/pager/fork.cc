@@ -42,6 +42,7 @@
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "base/own_descriptors.h"
+#include "base/passed_descriptors.h"
 #include "pager/block_transitions.h"
 #include "pager/checksums.h"
 #include "pager/fork_channel.h"
@@ -323,34 +324,24 @@ void stream_to(Child& child) {
 
 /// The child's first word: 'U' with its fault descriptor, or 'S' if it wants the content streamed.
 void take_hello(Child& child) {
-  char byte = 0;
-  iovec vector = {&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  const long got = system_call(SYS_recvmsg, child.socket, &message, MSG_CMSG_CLOEXEC);
-  if (got == -EINTR || got == -EAGAIN) {
+  int received[1] = {-1};
+  const base::ReceivedDescriptors hello = base::receive_descriptors(child.socket, 0, received);
+  if (hello.result == -EINTR || hello.result == -EAGAIN) {
     return;
   }
-  if (got <= 0) {
+  if (hello.result <= 0) {
     forget(child);
     return;
   }
-  if (byte == 'S') {
+  if (hello.byte == 'S') {
     stream_to(child);
     return;
   }
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+  if (!hello.has_all) {
     (void)write_all(child.socket, "n", 1);  // no descriptor is left here: it asks for the content then
     return;
   }
-  int received = -1;
-  memcpy(&received, CMSG_DATA(header), sizeof(int));
-  child.fault_descriptor = base::own(received);
+  child.fault_descriptor = base::own(received[0]);
   (void)write_all(child.socket, "k", 1);
 }
 

@@ -82,23 +82,6 @@ void close_fork_channel() {
 
 void disarm_lifeline(int read_end) { (void)system_call(SYS_fcntl, read_end, F_SETFL, 0); }
 
-bool send_descriptor(int socket, int descriptor) {
-  char byte = 'U';
-  iovec vector = {&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  return system_call(SYS_sendmsg, socket, &message, MSG_NOSIGNAL) == 1;
-}
-
 bool write_all(int socket, const void* bytes, uint64_t count) {
   const char* at = static_cast<const char*>(bytes);
   while (count > 0) {

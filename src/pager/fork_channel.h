@@ -24,8 +24,6 @@ bool open_fork_channel();
 /// All bytes, or false: the other side is gone.
 bool write_all(int socket, const void* bytes, uint64_t count);
 bool read_all(int socket, void* bytes, uint64_t count);
-/// One byte with a descriptor.
-bool send_descriptor(int socket, int descriptor);
 
 /// Follows the last block where the content is streamed.
 inline constexpr uint64_t kEndOfStream = UINT64_MAX;

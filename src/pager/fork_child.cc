@@ -8,6 +8,7 @@
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "base/own_descriptors.h"
+#include "base/passed_descriptors.h"
 #include "pager/all_rights.h"
 #include "pager/fork.h"
 #include "pager/fork_channel.h"
@@ -83,7 +84,8 @@ bool receive_by_faults(int socket) {
   });
   char answer = 0;
   // The descriptor stays open here too: were the parent to die, an access would wait rather than read zeros.
-  if (watched && arm_lifeline() && send_descriptor(socket, descriptor) && read_all(socket, &answer, 1) && answer == 'k') {
+  if (watched && arm_lifeline() && base::send_descriptors(socket, 'U', {descriptor}) && read_all(socket, &answer, 1) &&
+      answer == 'k') {
     return true;
   }
   base::close_own(descriptor);

@@ -50,8 +50,8 @@ bool choose_whole_read(uint64_t block);
 void prefer_single_pages();
 /// Whether that time lasts.
 bool expects_sparse_readers();
-/// Takes the wish, if one was found since this was called the last time: whole blocks that it has passed, and will use as little of again,
-/// are to make room for the pages of others.
+/// Takes the wish, if one was found since this was called the last time: whole blocks that it has passed, and will use as
+/// little of again, are to make room for the pages of others.
 bool take_wish_for_room();
 /// A block of single pages was read in order after all.
 void doubt_random_access();

@@ -251,8 +251,7 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
     return false;
   }
   const bool continues = !begins && (note_asked_page(block, page) || continues_in_block(block, page));
-  if (continues ||
-      (!begins && (__builtin_popcountll(pages.present | pages.reading) >= kFillAt || choose_whole_read(block)))) {
+  if (continues || (!begins && (__builtin_popcountll(pages.present | pages.reading) >= kFillAt || choose_whole_read(block)))) {
     if (start_fill(block) && continues) {
       doubt_random_access();
       extend_stream(block);

@@ -23,8 +23,8 @@ bool is_probed(uint64_t block);
 /// Of an access to a marker, which is in memory and not mapped: begins, goes on with or ends a probe. True if the access is to
 /// get its page alone.
 bool probe_page(uint64_t block, uint32_t page, bool write);
-/// A reader that was seen at `block` before goes on: the probe there ends. True if it was found often enough to use few pages, the same as the last
-/// time.
+/// A reader that was seen at `block` before goes on: the probe there ends. True if it was found often enough to use few pages,
+/// the same as the last time.
 bool conclude_probe(uint64_t block);
 
 }  // namespace headroom::pager

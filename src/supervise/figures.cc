@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/passed_descriptors.h"
 #include "base/process_end.h"
 #include "node/ledger.h"
 
@@ -23,23 +24,9 @@ namespace {
 
 /// The descriptor that came with a connection's first byte; -1: none.
 int receive_descriptor(int connection) {
-  char byte = 0;
-  iovec vector = {&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 1) {
-    return -1;
-  }
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  int descriptor = -1;
-  if (header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof descriptor)) {
-    memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-  }
-  return descriptor;
+  int descriptor[1] = {-1};
+  (void)base::receive_descriptors(connection, MSG_DONTWAIT, descriptor);
+  return descriptor[0];
 }
 
 /// Whether the process joined the node of this ledger and did not leave; it may live.
