@@ -5,7 +5,6 @@ import sys
 
 import click
 
-from headroom import __version__
 from headroom.errors import Refused, complain
 
 MODULES = {  # in the order of the help
@@ -52,7 +51,7 @@ class Program(click.Group):
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.version_option(__version__, prog_name="headroom")
+@click.version_option(package_name="headroom", prog_name="headroom")
 def main() -> None:
     """A memory layer for MPI programs: unmodified programs may use more memory than the node has."""
 

@@ -106,6 +106,13 @@ def test_doctor_says_how_blocks_move():
     assert refused.level == doctor.SO_SO and "namespaces" in refused.what and "sysctl" in refused.remedy
 
 
+def test_the_version_is_the_one_of_the_build():
+    written = re.search(r"project\(headroom VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())
+    shown = subprocess.run([HEADROOM, "--version"], capture_output=True, text=True, check=True).stdout
+    assert written and shown == f"headroom, version {written[1]}\n"
+    assert f"\n## {written[1].removesuffix('.0')}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
 def test_the_ranks_variables_are_those_of_the_library():
     """The command and the library take the same process for the first rank."""
     listed = re.search(r"kRankVariables\[\] = \{(.*?)\}", (ROOT / "src/base/launchers.h").read_text(), re.S)
