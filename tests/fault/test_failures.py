@@ -477,7 +477,9 @@ def test_a_process_that_cannot_take_part(tmp_path):
         "$1" & third=$!; sleep 0.4
         kill -9 $third; sleep 0.5; kill $second $first; wait
     """
-    run = headroom_run(["sh", "-c", script, "sh", compile_program(None, "stays.c")], tmp_path, memory="64M", timeout=60)
+    run = headroom_run(
+        ["sh", "-c", script, "sh", compile_program(None, "waits_to_be_ended.c")], tmp_path, memory="64M", timeout=60
+    )
     assert run.status == 0, run.errors
     assert run.errors.count("cannot reserve 1024 MiB of addresses") == 1
     assert run.errors.count("was ended by signal 9 (Killed)") == 1, run.errors
@@ -490,7 +492,7 @@ def test_programs_that_lie_deep(tmp_path):
     folder.mkdir(parents=True)
     for name, said in (("app", "app"), ("\u00fc" * 40, "\u00fc" * 31)):
         program = folder / name
-        program.write_bytes(compile_program(None, "stays.c").read_bytes())
+        program.write_bytes(compile_program(None, "waits_to_be_ended.c").read_bytes())
         program.chmod(0o755)
         run = headroom_run(["sh", "-c", '"$1" & sleep 0.5; kill $!; wait', "sh", program], tmp_path, memory="64M", timeout=60)
         assert run.status == 0 and {rank["program"] for rank in run.report["ranks"]} == {said}

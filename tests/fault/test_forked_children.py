@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from conftest import ROOT, headroom_run, plain_run
+from conftest import ROOT, compile_program, headroom_run, plain_run
 
+MIB = 1 << 20
 POOL = ROOT / "tests/programs/worker_pool.py"
 
 
@@ -44,3 +45,44 @@ def test_a_fork_without_descriptors_fails_in_the_parent(engine, tmp_path):
     forked, refused = (int(word) for word in re.findall(r"\d+", run.output))
     assert forked >= 1 and refused >= 1
     assert "ulimit -n" in run.errors
+
+
+@pytest.mark.parametrize("memory", ["256M", "24M"])
+def test_fork_keeps_its_meaning(engine, memory, tmp_path):
+    run = headroom_run([compile_program(None, "fork_snapshot.c"), 48], tmp_path, memory=memory, engine=engine)
+    assert run.status == 0, run.errors
+    assert run.output == "parent wrong 0 child 0\n"
+    assert run.total("forks") == 2
+    assert run.total("fork_blocks_copied") > 0
+    assert run.total("static_bytes") >= 7 * MIB
+    if memory == "24M":
+        run.assert_paged(48 * MIB, 24 * MIB)
+
+
+@pytest.mark.parametrize("memory", ["256M", "24M"])
+def test_fork_handlers_of_a_library_write_to_memory(engine, memory, tmp_path):
+    """They were registered before ours could be, and yet must run before memory is protected for the child: a write after that
+    waits for the child, which is not there yet."""
+    library = compile_program(None, "fork_handler_library.c", "-shared", "-fPIC")
+    program = compile_program(None, "fork_handlers.c", "-Wl,--no-as-needed", str(library))
+    run = headroom_run([program, 24], tmp_path, memory=memory, engine=engine, timeout=60)
+    assert run.status == 0, run.errors
+    assert run.output == "ok\n"
+    assert run.total("forks") == 2
+    assert run.total("fork_blocks_copied") > 0
+    if memory == "24M":
+        run.assert_paged(48 * MIB, 24 * MIB)
+
+
+@pytest.mark.parametrize("how", ["killed", "leaves", "_exits", "replaced", "daemon", "closes", "downwards", "helper"])
+def test_a_forked_child_outlives_its_parent_or_dies_with_it(engine, how, tmp_path):
+    """Nobody else has what a child still needs when its parent is killed: it must not wait for ever, nor go on with zeros. In
+    all other cases it gets what it needs, and nobody else is killed."""
+    unwatched = "what is read for a child after its parent has left is in no report"
+    program = compile_program(None, "fork_orphan.c")
+    run = headroom_run([program, how, 24], tmp_path, memory="24M", engine=engine, timeout=60, unwatched=unwatched)
+    killed = how == "killed" and engine != "sigsegv"  # there it was given everything at once
+    assert run.output == ("child 9\n" if killed else "child 0\n"), run.errors
+    if how not in ("killed", "helper", "_exits", "replaced", "daemon"):  # else the parent's counts are gone
+        assert run.total("fork_blocks_copied") >= 24 * 4
+        assert run.total("bytes_written") >= 24 * MIB

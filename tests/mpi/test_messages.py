@@ -138,7 +138,7 @@ def test_every_call_of_content_with_gaps_while_memory_is_short(mpi, short, tmp_p
 
 
 def edges(mpi, ranks: int, pressure: int, tmp_path, **settings):
-    command = [compile_program(mpi, "edges.c"), pressure]
+    command = [compile_program(mpi, "chain_ends.c"), pressure]
     run = headroom_run(command, tmp_path, before=mpi.command(ranks), direct="on", **settings)
     assert run.status == 0, run.errors
     assert run.output == f"ok {6 * 4 * (ranks - 1)}\n"

@@ -1,4 +1,4 @@
-/* What the parts of fine_print.c share: memory that is filled and looked at, and what is wrong. */
+/* What the parts of posix_promises.c share: memory that is filled and looked at, and what is wrong. */
 #pragma once
 
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
-/* Part of fine_print_mpi.c: errors, by whose handler they are raised, and what must be one. */
+/* Part of mpi_promises.c: errors, by whose handler they are raised, and what must be one. */
 #pragma once
 
-#include "fine_print_mpi_job.h"
+#include "mpi_promises_job.h"
 
 /// The error of a call about several requests is raised where the first of them that failed belongs.
 static void errors(void) {

@@ -1,8 +1,8 @@
-/* Part of fine_print_mpi.c: receives from any source where ranks are on two nodes (0 and 2, 1 and 3), which wait for messages
+/* Part of mpi_promises.c: receives from any source where ranks are on two nodes (0 and 2, 1 and 3), which wait for messages
    on two ways. Each gets one, in whichever order they began on either way. */
 #pragma once
 
-#include "fine_print_mpi_errors.h"
+#include "mpi_promises_errors.h"
 
 enum { ROUNDS_OF_THREADS = 3000 };
 

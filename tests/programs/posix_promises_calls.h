@@ -1,7 +1,7 @@
-/* Part of fine_print.c: what is asked of the system, past the C library and through it. */
+/* Part of posix_promises.c: what is asked of the system, past the C library and through it. */
 #pragma once
 
-#include "fine_print_job.h"
+#include "posix_promises_job.h"
 
 /// Moving and replacing a mapping past the C library, as hooks of its functions do.
 static void raw_maps(void) {

@@ -1,7 +1,7 @@
-/* Part of fine_print_mpi.c: nobody waits for ever, for another thread, or for who computes. */
+/* Part of mpi_promises.c: nobody waits for ever, for another thread, or for who computes. */
 #pragma once
 
-#include "fine_print_mpi_job.h"
+#include "mpi_promises_job.h"
 
 static volatile sig_atomic_t told;
 

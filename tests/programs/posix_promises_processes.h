@@ -1,7 +1,7 @@
-/* Part of fine_print.c: children, threads, handlers and other programs. */
+/* Part of posix_promises.c: children, threads, handlers and other programs. */
 #pragma once
 
-#include "fine_print_job.h"
+#include "posix_promises_job.h"
 
 static void children(void) {
   char* zeros = mmap(NULL, 16 * kMib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,4 @@
-/* What the parts of fine_print_mpi.c share: who is who, and what is wrong. */
+/* What the parts of mpi_promises.c share: who is who, and what is wrong. */
 #pragma once
 
 #define _GNU_SOURCE

@@ -1,9 +1,9 @@
-/* What the C library and the kernel promise, in memory that may be moved to storage: one promise a run. usage: fine_print CASE
+/* What the C library and the kernel promise, in memory that may be moved to storage: one promise a run. usage: posix_promises CASE
  * [WITH]. WITH is a library, or "pressed": then a thread drives everything else out of memory all the time. Prints "ok", or
  * what is wrong. */
-#include "fine_print_calls.h"
-#include "fine_print_job.h"
-#include "fine_print_processes.h"
+#include "posix_promises_calls.h"
+#include "posix_promises_job.h"
+#include "posix_promises_processes.h"
 
 /// A program that closes all that may be open, then opens files of its own.
 static void descriptors(const char* way) {

@@ -1,7 +1,7 @@
-/* Part of fine_print_mpi.c: calls that send and receive, of which one part is wrong. */
+/* Part of mpi_promises.c: calls that send and receive, of which one part is wrong. */
 #pragma once
 
-#include "fine_print_mpi_errors.h"
+#include "mpi_promises_errors.h"
 
 /// Sends by a wrong call to `dest` what is wrong in the way `how`; returns the error.
 static int send_wrongly(int how, int nonblocking, MPI_Comm comm) {

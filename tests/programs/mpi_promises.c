@@ -1,13 +1,13 @@
-/* What MPI promises, one promise a run. usage: fine_print_mpi CASE. Rank 0 prints "ok", every rank what is wrong. */
+/* What MPI promises, one promise a run. usage: mpi_promises CASE. Rank 0 prints "ok", every rank what is wrong. */
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "fine_print_mpi_errors.h"
-#include "fine_print_mpi_job.h"
-#include "fine_print_mpi_orders.h"
-#include "fine_print_mpi_parts.h"
-#include "fine_print_mpi_progress.h"
-#include "fine_print_mpi_requests.h"
+#include "mpi_promises_errors.h"
+#include "mpi_promises_job.h"
+#include "mpi_promises_orders.h"
+#include "mpi_promises_parts.h"
+#include "mpi_promises_progress.h"
+#include "mpi_promises_requests.h"
 
 /// Rank 0 frees a communicator and goes on with another one, while a rank of the first still reads there. 6 ranks.
 static void tallies(void) {

@@ -1,4 +1,4 @@
-"""What the C library and the kernel promise holds in memory that may be moved to storage (programs/fine_print.c)."""
+"""What the C library and the kernel promise holds in memory that may be moved to storage (programs/posix_promises.c)."""
 
 import signal
 import subprocess
@@ -33,10 +33,10 @@ SYSTEMS_TOO = [case for case in CASES if case not in (*CLOSING, "sized", "socket
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_fine_print(case, engine, tmp_path, monkeypatch):
+def test_posix_promises(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     memory = 48 if case in PRESSED else 256
-    program = compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0")
+    program = compile_program(None, "posix_promises.c", "-D_FORTIFY_SOURCE=0")
     run = headroom_run([program, case], tmp_path, memory=f"{memory}M", engine=engine, timeout=60, files=FILES.get(case, 0))
     assert (run.status, run.output) == (0, "ok\n"), run.errors
     assert run.engines() == {engine}
@@ -48,9 +48,9 @@ def test_fine_print(case, engine, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("case", PRESSED_BY_A_THREAD)
-def test_fine_print_while_memory_is_short(case, engine, tmp_path, monkeypatch):
+def test_posix_promises_while_memory_is_short(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    program = compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0")
+    program = compile_program(None, "posix_promises.c", "-D_FORTIFY_SOURCE=0")
     run = headroom_run([program, case, "pressed"], tmp_path, memory="48M", engine=engine, timeout=100)
     assert (run.status, run.output) == (0, "ok\n"), run.errors
     assert run.engines() == {engine} and run.short_of_memory
@@ -60,7 +60,7 @@ def test_fine_print_while_memory_is_short(case, engine, tmp_path, monkeypatch):
 
 def test_a_constructor_waits_for_a_thread_that_calls_what_is_wrapped(tmp_path):
     library = compile_program(None, "constructor_thread_library.c", "-shared", "-fPIC")
-    program = compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0")
+    program = compile_program(None, "posix_promises.c", "-D_FORTIFY_SOURCE=0")
     run = headroom_run([program, "constructor", library], tmp_path, memory="256M", timeout=20)
     assert (run.status, run.output) == (0, "ok\n"), run.errors
 
@@ -68,7 +68,7 @@ def test_a_constructor_waits_for_a_thread_that_calls_what_is_wrapped(tmp_path):
 @pytest.mark.parametrize("kib", [0, 3, 4096, 78 * 256 + 255])  # the last of them allows what is no number of blocks
 def test_limits_of_file_sizes_from_the_start(kib, tmp_path):
     """They hold for memory files, too, and whoever goes beyond is killed."""
-    program = compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0")
+    program = compile_program(None, "posix_promises.c", "-D_FORTIFY_SOURCE=0")
     before = ["bash", "-c", f'ulimit -f {kib}; exec "$@"', "bash"]
     run = headroom_run([program, "limited"], tmp_path, before=before, memory="256M", large="64K", timeout=60)
     assert (run.status, run.output) == (0, "ok\n"), run.errors
@@ -80,7 +80,7 @@ def test_limits_of_file_sizes_from_the_start(kib, tmp_path):
 def test_the_same_without_headroom(case, tmp_path, monkeypatch):
     """What is asked for is what the system does, but for what only Headroom refuses."""
     monkeypatch.chdir(tmp_path)
-    done = plain_run([compile_program(None, "fine_print.c", "-D_FORTIFY_SOURCE=0"), case], timeout=60)
+    done = plain_run([compile_program(None, "posix_promises.c", "-D_FORTIFY_SOURCE=0"), case], timeout=60)
     refused = {"maps": "a promise that is not kept"}
     assert done.stdout == refused.get(case, "ok") + "\n"
 
@@ -90,8 +90,8 @@ OF_MPI |= {"many_requests": 2, "wrong_parts": 2, "many_freed": 2, "probed": 2, "
 
 
 @pytest.mark.parametrize(("case", "ranks"), OF_MPI.items())
-def test_fine_print_of_mpi(case, ranks, mpi, tmp_path):
-    program = compile_program(mpi, "fine_print_mpi.c")
+def test_mpi_promises(case, ranks, mpi, tmp_path):
+    program = compile_program(mpi, "mpi_promises.c")
     run = headroom_run([program, case], tmp_path, before=mpi.command(ranks), memory="1G", timeout=60)
     assert (run.status, run.output) == (0, "ok\n"), run.errors
     is_much = case == "many_requests"  # a million of them, a KiB each, which stay: that is said, if it is seen
@@ -119,7 +119,7 @@ def test_a_library_of_the_program_that_is_called_like_a_part_of_the_librarys(nam
 
 @pytest.mark.parametrize("attach", ["auto", "off"])
 def test_a_rank_that_sends_and_sends_waits_some_time(attach, mpi, tmp_path):
-    program = compile_program(mpi, "fine_print_mpi.c")
+    program = compile_program(mpi, "mpi_promises.c")
     run = headroom_run([program, "floods"], tmp_path, before=mpi.command(2), memory="1G", attach=attach, timeout=60)
     assert (run.status, run.output) == (0, "ok\n"), run.errors
     assert (run.total("messages_aside_at_once") > 0) == (attach == "off")
@@ -131,8 +131,8 @@ ON_TWO_NODES += ["orders_of_threads", "orders_again", "errors_of_both", "handler
 
 
 @pytest.mark.parametrize("case", ON_TWO_NODES)
-def test_fine_print_of_mpi_on_two_nodes(case, mpi, tmp_path):
-    program = compile_program(mpi, "fine_print_mpi.c")
+def test_mpi_promises_on_two_nodes(case, mpi, tmp_path):
+    program = compile_program(mpi, "mpi_promises.c")
     before = [*mpi.command(4), *on_nodes(2)]
     run = headroom_run([program, case], tmp_path, before=before, memory="1G", engine="sigsegv", timeout=100)
     assert (run.status, run.output) == (0, "ok\n"), run.errors
@@ -143,7 +143,7 @@ def test_fine_print_of_mpi_on_two_nodes(case, mpi, tmp_path):
 def test_who_has_finalized_may_end_as_it_likes(how, tmp_path):
     """With Open MPI: MPICH's launcher ends the others unless it has seen the process end before its connection. Whoever is the
     last writes the report."""
-    program = compile_program(WHEELS[1], "fine_print_mpi.c")
+    program = compile_program(WHEELS[1], "mpi_promises.c")
     for _ in range(1 if how == "leave" else 4):
         run = headroom_run([program, how], tmp_path, before=WHEELS[1].command(2), memory="1G", timeout=60)
         assert (run.status, run.output) == (0, "ok\n"), run.errors

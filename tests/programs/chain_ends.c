@@ -1,5 +1,5 @@
 /* The edges of point-to-point communication: an open chain, whose ends talk to MPI_PROC_NULL, in every call; and messages that
-   are taken back. Prints "ok" and how many messages were received. usage: edges PRESSURE_MIB */
+   are taken back. Prints "ok" and how many messages were received. usage: chain_ends PRESSURE_MIB */
 #include <stdint.h>
 
 #include "messages_job.h"

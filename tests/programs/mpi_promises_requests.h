@@ -1,7 +1,7 @@
-/* Part of fine_print_mpi.c: requests that nobody asks about, and more of them than there can be. */
+/* Part of mpi_promises.c: requests that nobody asks about, and more of them than there can be. */
 #pragma once
 
-#include "fine_print_mpi_errors.h"
+#include "mpi_promises_errors.h"
 
 /// There are a million requests. What is beyond is an error, not a request whose messages never come; 2 ranks.
 static void many_requests(void) {
