@@ -37,8 +37,7 @@ check: build
 suites: build
 	setup/system_packages.sh check
 	setup/system_packages.sh suites
-	HEADROOM_SUITES=all setup/check.sh
-	$(MAKE) check-vm
+	setup/suites.sh
 
 check-vm: build
 	setup/system_packages.sh check-vm

@@ -6,7 +6,10 @@ export PATH="$PWD/build/venv/bin:$PATH" TMPDIR=/var/tmp
 setup/test_tools.sh
 echo "unit tests"
 cmake --preset release >/dev/null
-cmake --build --preset release --target unit_tests | tail -n 1
+cmake --build --preset release --target unit_tests >build/quick.log || {
+  cat build/quick.log
+  exit 1
+}
 ctest --test-dir build/wheel --output-on-failure -j 2 | grep -vE '^ *Start |  Passed  '
 echo "tests of the command, with MPI"
 mapfile -t tests < <(grep -v '^#' tests/quick.txt)

@@ -101,8 +101,8 @@ def _userfaultfd() -> Finding:
             "page faults",
             SO_SO,
             "userfaultfd, accesses of the program only",
-            "allocations under 1 MiB stay in memory; system calls that Headroom does not know fail with EFAULT on memory that "
-            "is on storage; the MPI library's own cross-memory attach is off",
+            "allocations under 128 KiB stay in memory; system calls that Headroom does not know fail with EFAULT on memory "
+            "that is on storage; the MPI library's own cross-memory attach is off",
             "as root: sysctl vm.unprivileged_userfaultfd=1, or chmod a+rw /dev/userfaultfd",
         )
     return Finding(

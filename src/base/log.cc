@@ -67,7 +67,8 @@ bool set_log_levels(const char* text) {
     const char* word = colon != nullptr ? colon + 1 : at;
     const int level = place_of(kLevelNames, word, static_cast<size_t>(at + length - word));
     const int part = colon != nullptr ? place_of(kPartNames, at, static_cast<size_t>(colon - at)) : 0;
-    if (level < 0 || part < 0) {
+    const bool is_too_low = colon != nullptr && level < static_cast<int>(Level::kInfo);  // warnings belong to no part
+    if (level < 0 || part < 0 || is_too_low) {
       return false;
     }
     for (int each = part; each < (colon != nullptr ? part + 1 : kParts); ++each) {

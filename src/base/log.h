@@ -15,11 +15,11 @@
 namespace headroom::base {
 
 enum class Level : uint8_t {
-  kError,  // and nothing else
+  kError,  // of all parts: and nothing else
   kWarn,
   kInfo,   // what happens once or twice in a run: memory becomes short, what a job agreed on
   kDebug,  // what was decided, what falls back, and why
-  kTrace,  // each event that is no message or system call
+  kTrace,  // each fault and each message that takes a way of its own
 };
 enum class Part : uint8_t { kBase, kNode, kArena, kPager, kHeap, kSched, kDirect, kMpi, kPreload };
 inline constexpr int kParts = 9;
@@ -39,7 +39,7 @@ bool set_log_levels(const char* text);
 /// Sets the rank that lines begin with; -1 until MPI_Init.
 void set_log_rank(int rank);
 
-/// Said unless the level is "error". Longer lines than 1 KiB are cut.
+/// Said unless the level of all is "error": warnings are the user's, and belong to no part. Longer lines than 1 KiB are cut.
 void log_warning(const char* format, ...) __attribute__((format(printf, 1, 2)));
 /// Always said: of what its caller then ends by.
 void log_error(const char* format, ...) __attribute__((format(printf, 1, 2)));

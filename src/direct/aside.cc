@@ -5,8 +5,8 @@
 // rank's share of memory allows, since message memory cannot leave. Long content is reserved in the budget. Where there is no
 // room, content that cannot stay where it is goes through a ring instead (streaming.cc), and its sender waits.
 #include <algorithm>
-#include "direct/copy.h"
 
+#include "direct/copy.h"
 #include "direct/endpoint.h"
 #include "pager/pager.h"
 #include "sched/preemption.h"

@@ -124,7 +124,7 @@ void Endpoint::end_if_peers_are_lost() {
 }
 
 void Endpoint::count_asking(const Receiving& receiving, int change) {
-  if (__builtin_expect(receiving.may_take != nullptr, 0)) {
+  if (__builtin_expect(receiving.claim_message != nullptr, 0)) {
     asking_ += change;
     own_root().asks_later.store(asking_ > 0, std::memory_order_relaxed);
   }
@@ -139,7 +139,7 @@ void Endpoint::unpost(Receiving& receiving) {
 bool Endpoint::hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes) {
   ++asked_about_;
   while (auto* receiving = static_cast<Receiving*>(posted_.find(envelope))) {
-    if (helping_ && (unasked_ || receiving->may_take != nullptr)) {  // what comes later must not overtake what was left
+    if (helping_ && (unasked_ || receiving->claim_message != nullptr)) {  // what comes later must not overtake what was left
       acknowledge(record, member);
       unasked_ = true;
       return false;
@@ -148,7 +148,7 @@ bool Endpoint::hand_over(const Envelope& envelope, RecordHeader* record, int mem
       return true;  // it is gone
     }
     unpost(*receiving);
-    if (receiving->may_take == nullptr || receiving->may_take(receiving->owner, envelope.tag, asked_about_)) {
+    if (receiving->claim_message == nullptr || receiving->claim_message(receiving->owner, envelope.tag, asked_about_)) {
       deliver(*receiving, record, member, bytes);
       return true;
     }

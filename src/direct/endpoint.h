@@ -43,7 +43,7 @@ struct Root {
   std::atomic<uint32_t> bell;                  // futex; changed to wake it
   std::atomic<uint32_t> away;                  // the owner's threads in blocking calls of the MPI library (away.cc)
   std::atomic<uint32_t> away_bell;             // futex: the owner's helper thread is wanted
-  std::atomic<bool> asks_later;                // the owner has posted receives that must be asked (may_take)
+  std::atomic<bool> asks_later;                // the owner has posted receives that must be asked (claim_message)
   alignas(64) std::atomic<uint32_t> opened;    // how many channels to the owner others have opened
   std::atomic<uint64_t> own_address;           // of this Root, in the owner: what others try to read by attaching
   alignas(64) std::atomic<bool> attaches_to[node::kMaxMembers];     // whether the owner can read that member's memory
@@ -114,7 +114,7 @@ struct Receiving : PostedReceive {
   // as such receives have the same order on both ways. So both are called with the endpoint's lock, by a thread of the
   // program's, and call nothing of the program's. `message` tells messages apart. nullptr: it is not asked.
   bool (*begin_elsewhere)(void* owner) = nullptr;
-  bool (*may_take)(void* owner, int32_t tag, uint64_t message) = nullptr;
+  bool (*claim_message)(void* owner, int32_t tag, uint64_t message) = nullptr;
   void* owner = nullptr;
   bool withdrawn = false;  // it was taken out of the queue, since it got a message elsewhere
 };

@@ -5,8 +5,8 @@
 // and wakes the other. So a message of any size needs no more than its ring. A stream that its receiver cannot take (it is away
 // and must be asked first, or waits for itself) is copied aside after all.
 #include <algorithm>
-#include "base/log.h"
 
+#include "base/log.h"
 #include "direct/copy.h"
 #include "direct/endpoint.h"
 #include "sched/preemption.h"
@@ -28,7 +28,10 @@ bool Endpoint::begin_stream(Sending& sending) {
   Transfer& transfer = transfer_of(sending.record);
   const bool are_many = aside_bytes_.load(std::memory_order_relaxed) + kRingBytes > most_aside() / kRingPart;
   const uint64_t bytes = are_many ? kSmallRingBytes : kRingBytes;
-  void* ring = has_sharing(transfer) ? memory_.allocate(bytes) : nullptr;
+  if (!has_sharing(transfer)) {
+    return false;  // too short
+  }
+  void* ring = memory_.allocate(bytes);
   if (ring == nullptr) {
     base::log_debug(base::Part::kDirect, "no message memory for a ring of %llu KiB",
                     static_cast<unsigned long long>(bytes >> 10));

@@ -21,7 +21,7 @@ bool rights_are_watched() { return pager::engine() == base::EngineChoice::kSigse
 
 }  // namespace
 
-bool may_change_rights(void* address, uint64_t bytes) {
+bool prepare_for_rights(void* address, uint64_t bytes) {
   rights_changed.store(true, std::memory_order_relaxed);
   if (!rights_are_watched() || pager::try_pin(address, bytes)) {
     return true;

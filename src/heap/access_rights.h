@@ -8,8 +8,9 @@
 
 namespace headroom::heap {
 
-/// Whether the program may now change the rights of this range; false, with errno and a warning, if that is too much.
-bool may_change_rights(void* address, uint64_t bytes);
+/// Makes what must stay stay, so that the program may change the rights of this range; false, with errno and a warning, if that
+/// is too much.
+bool prepare_for_rights(void* address, uint64_t bytes);
 
 /// Gives memory that is freed, moved or mapped anew its rights back, if the program has ever changed any.
 void give_rights_back(void* address, uint64_t bytes);

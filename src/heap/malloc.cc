@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include <algorithm>
-#include "arena/arena.h"
 
+#include "arena/arena.h"
 #include "heap/heap.h"
 #include "heap/real_function.h"
 #include "heap/small_objects.h"

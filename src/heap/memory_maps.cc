@@ -364,7 +364,7 @@ int protect(void* address, size_t bytes, int protection) {
   if (refuses_unmapped(address, bytes)) {
     return -1;
   }
-  if (pager::covers(address) && !in_child() && !may_change_rights(address, bytes)) {
+  if (pager::covers(address) && !in_child() && !prepare_for_rights(address, bytes)) {
     return -1;
   }
   return result_of(system_call(SYS_mprotect, address, bytes, protection), -1);

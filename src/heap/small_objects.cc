@@ -163,7 +163,8 @@ void start_small_objects() {
   if (arena_count == 0) {
     arena_count = make_arenas();
     small_objects_on.store(arena_count > 0, std::memory_order_release);
-    base::log_debug(base::Part::kHeap, "small allocations may move, from %u arenas", arena_count);
+    base::log_debug(base::Part::kHeap,
+                    arena_count > 0 ? "small allocations may move, from %u arenas" : "small allocations stay", arena_count);
   }
 }
 

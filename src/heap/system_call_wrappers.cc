@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include "heap/held_calls.h"
 
+#include "heap/held_calls.h"
 #include "trace/counters.h"
 
 namespace {

@@ -140,11 +140,11 @@ void before_init(const char* abi, const char* version, const char* library) {
   if (!is_running) {
     return;
   }
+  base::log_debug(base::Part::kMpi, "MPI library %s (%s): %.*s", library != nullptr ? library : "?", abi,
+                  static_cast<int>(strcspn(version, "\n")), version);
   if (base::settings().transports == base::TransportsChoice::kAsTheyAre) {
     return;
   }
-  base::log_debug(base::Part::kMpi, "MPI library %s (%s): %.*s", library != nullptr ? library : "?", abi,
-                  static_cast<int>(strcspn(version, "\n")), version);
   const Cards cards = find_cards();
   if (const char* why = why_it_cannot_copy(cards, version); why != nullptr && !heap::nothing_moves()) {
     base::die(

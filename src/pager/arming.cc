@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include "base/log.h"
 
+#include "base/log.h"
 #include "pager/state.h"
 #include "trace/recorder.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include <algorithm>
-#include "arena/whole_blocks.h"
 
+#include "arena/whole_blocks.h"
 #include "base/log.h"
 #include "pager/block_transitions.h"
 #include "pager/fork.h"
@@ -188,7 +188,7 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
 }
 
 bool serve_stored(uint64_t block, uint32_t page) {
-  if (!continues_stream(block, page) && prefers_single_page(block, page)) {
+  if (!continues_stream(block, page) && choose_single_page(block, page)) {
     return serve_page(block, page, false);
   }
   if (can_transfer() && take_room_for_one()) {

@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include "base/kernel_abi.h"
 
+#include "base/kernel_abi.h"
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"

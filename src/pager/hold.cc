@@ -4,8 +4,8 @@
 // STORED only by a compare-and-swap that finds no hold. So either the pager sees the hold, or the holder sees that the block
 // is gone and asks for it.
 #include <algorithm>
-#include "base/system_calls.h"
 
+#include "base/system_calls.h"
 #include "pager/block_ranges.h"
 #include "pager/requests.h"
 #include "pager/state.h"

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include "base/kernel_abi.h"
 
+#include "base/kernel_abi.h"
 #include "base/kernel_version.h"
 #include "pager/page_table.h"
 #include "pager/state.h"

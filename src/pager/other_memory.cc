@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include "base/log.h"
 
+#include "base/log.h"
 #include "base/own_descriptors.h"
 #include "pager/fork.h"
 #include "pager/line_reader.h"

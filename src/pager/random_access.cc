@@ -197,7 +197,7 @@ void note_storage_fault(bool in_order) {
   }
 }
 
-bool prefers_single_page(uint64_t block, uint32_t page) {
+bool choose_single_page(uint64_t block, uint32_t page) {
   const bool continues = page != kWholeBlock && (note_asked_page(block, page) || continues_in_block(block, page));
   return page != kWholeBlock && !continues && (sureness >= sure || sparse_faults > 0) &&
          state.engine->kind() != base::EngineChoice::kSigsegv && !choose_whole_read(block);

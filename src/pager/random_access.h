@@ -28,8 +28,8 @@ uint64_t pages_read_in_turn();
 uint64_t program_computed_ns();
 /// Notes a fault on storage; `in_order`: it continues a stream.
 void note_storage_fault(bool in_order);
-/// Whether a fault at that page of a block that is on storage should read the page alone.
-bool prefers_single_page(uint64_t block, uint32_t page);
+/// Decides whether a fault at that page of a block that is on storage is to read the page alone, and notes what it saw.
+bool choose_single_page(uint64_t block, uint32_t page);
 
 /// Of a block that is read as a whole because the program jumps about in it: has those beside it read too in which it did.
 /// False if there are none.

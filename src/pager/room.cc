@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include <algorithm>
-#include "pager/state.h"
 
+#include "pager/state.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {

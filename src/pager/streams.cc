@@ -9,8 +9,8 @@
 // mapped writable at once, which saves a fault a block; if it was wrong, as much is written out in vain as lies between two
 // markers.
 #include <algorithm>
-#include "pager/fork.h"
 
+#include "pager/fork.h"
 #include "pager/random_access.h"
 #include "pager/read_buffers.h"
 #include "pager/sparse_readers.h"

@@ -1,7 +1,7 @@
 // What the pager knows of turns: what came back within one, and whose turn it is. The turns themselves are the scheduler's.
 #include <algorithm>
-#include "pager/pager.h"
 
+#include "pager/pager.h"
 #include "pager/random_access.h"
 #include "pager/state.h"
 #include "pager/thread.h"

@@ -191,25 +191,37 @@ bool waiters_may_sleep() {
          base::settings().mode == Mode::kTurns;
 }
 
+namespace {
+
+/// Once for each change, whichever thread sees it.
+void say_mode(Mode now, const char* why) {
+  static std::atomic<Mode> said{Mode::kAuto};
+  if (said.exchange(now, std::memory_order_relaxed) != now) {
+    char name[32];
+    base::log_debug(base::Part::kSched, "mode %s: %s, %u ranks on %u cores",
+                    base::choice_name("mode", static_cast<int>(now), name, sizeof name), why,
+                    ledger().alive.load(std::memory_order_relaxed), static_cast<unsigned>(ledger().cores()));
+  }
+}
+
+}  // namespace
+
 Mode mode() {
   if (!pager::is_running()) {
     return Mode::kPass;
   }
   const Mode forced = base::settings().mode;
   Mode now = forced;
+  bool is_short = false;
   if (forced == Mode::kAuto) {
-    const bool is_short = ledger().lacks_room.load(std::memory_order_relaxed) != 0;
+    is_short = ledger().lacks_room.load(std::memory_order_relaxed) != 0;
     const bool yields = library_spins.load(std::memory_order_relaxed) && is_oversubscribed();
     now = is_short ? Mode::kTurns : yields ? Mode::kYield : Mode::kPass;
   }
   static thread_local Mode recorded __attribute__((tls_model("initial-exec"))) = Mode::kAuto;
   if (__builtin_expect(now != recorded, 0)) {
     recorded = now;
-    char name[32];
-    base::log_debug(base::Part::kSched, "mode %s: room is %s, %u ranks on %u cores",
-                    base::choice_name("mode", static_cast<int>(now), name, sizeof name),
-                    ledger().lacks_room.load(std::memory_order_relaxed) != 0 ? "short" : "enough",
-                    ledger().alive.load(std::memory_order_relaxed), static_cast<unsigned>(ledger().cores()));
+    say_mode(now, forced != Mode::kAuto ? "asked for" : is_short ? "room is short" : "room is enough");
     node::record_mode(ledger(), static_cast<uint32_t>(now));
     if (now != Mode::kTurns) {
       leave_turns();

@@ -9,12 +9,13 @@ from conftest import HEADROOM, ROOT, compile_program, environment
 
 def test_what_gdb_shows(mpi):
     need("gdb")
+    need("traced processes")
     program = compile_program(mpi, "waits_for_debugger.c")
     words = [*mpi.command(2), HEADROOM, "run", "--memory", "96M", "--direct", "on", "--summary", "off", "--", program]
     pipe = subprocess.PIPE
     with subprocess.Popen([str(word) for word in words], stdout=pipe, stderr=pipe, text=True, env=environment()) as job:
         try:
-            assert job.stdout.readline() == "ready\n", job.stderr.read()
+            assert job.stdout.readline() == "ready\n"
             found = subprocess.run(["pgrep", "-fx", str(program)], capture_output=True, text=True, check=True)
             shown = [what_is_shown(process) for process in found.stdout.split()]
         finally:

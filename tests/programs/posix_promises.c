@@ -1,6 +1,6 @@
-/* What the C library and the kernel promise, in memory that may be moved to storage: one promise a run. usage: posix_promises CASE
- * [WITH]. WITH is a library, or "pressed": then a thread drives everything else out of memory all the time. Prints "ok", or
- * what is wrong. */
+/* What the C library and the kernel promise, in memory that may be moved to storage: one promise a run. usage: posix_promises
+ * CASE [WITH]. WITH is a library, or "pressed": then a thread drives everything else out of memory all the time. Prints "ok",
+ * or what is wrong. */
 #include "posix_promises_calls.h"
 #include "posix_promises_job.h"
 #include "posix_promises_processes.h"

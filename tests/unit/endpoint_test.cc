@@ -380,8 +380,8 @@ TEST_F(Endpoints, AReceiveThatIsAskedFirstMayHaveItsMessageAlready) {
       receiving->into = {buffer.data(), buffer.size(), nullptr};
       receiving->owner = &asked;
     }
-    refuses.may_take = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) < 0; };
-    takes.may_take = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) > 0; };
+    refuses.claim_message = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) < 0; };
+    takes.claim_message = [](void* owner, int32_t, uint64_t) { return ++*static_cast<int*>(owner) > 0; };
     ends[1]->receive(refuses);
     EXPECT_FALSE(refuses.withdrawn);
     ends[1]->receive(takes);
@@ -419,7 +419,7 @@ struct Elsewhere {
       if (library.refuses) {
         return false;
       }
-      begun->may_take = [](void* asked, int32_t, uint64_t) {
+      begun->claim_message = [](void* asked, int32_t, uint64_t) {
         return static_cast<Waiting*>(asked)->library->order.front() == asked;
       };
       std::erase(library.order, begun);
@@ -488,7 +488,7 @@ TEST_F(Endpoints, WhatTheHelperLeavesIsAskedAboutBeforeLaterReceives) {
     Receiving asked;
     asked.envelope = {9, kAny, 5};
     asked.into = {buffers[0].data(), 100, nullptr};
-    asked.may_take = yes;
+    asked.claim_message = yes;
     ends[1]->receive(asked);
     has_helper = true;
     ends[1]->go_away();

@@ -54,12 +54,13 @@ TEST(LogLevels, AreForAllOrForOneFolder) {
   ASSERT_TRUE(base::set_log_levels("debug"));
   EXPECT_TRUE(does_log(Part::kMpi, Level::kDebug));
   EXPECT_FALSE(does_log(Part::kMpi, Level::kTrace));
-  ASSERT_TRUE(base::set_log_levels("info,pager:trace,direct:error"));
+  ASSERT_TRUE(base::set_log_levels("info,pager:trace,direct:debug"));
   EXPECT_TRUE(does_log(Part::kPager, Level::kTrace));
-  EXPECT_FALSE(does_log(Part::kDirect, Level::kWarn));
+  EXPECT_FALSE(does_log(Part::kDirect, Level::kTrace));
   EXPECT_TRUE(does_log(Part::kHeap, Level::kInfo));
   EXPECT_FALSE(does_log(Part::kHeap, Level::kDebug));
-  for (const char* wrong : {"loud", "pager", "pager:", ":debug", "kitchen:debug", "pager:debug;direct:trace"}) {
+  for (const char* wrong :
+       {"loud", "pager", "pager:", ":debug", "kitchen:debug", "pager:debug;direct:trace", "direct:error", "direct:warn"}) {
     EXPECT_FALSE(base::set_log_levels(wrong)) << wrong;
     EXPECT_TRUE(does_log(Part::kPager, Level::kTrace)) << "it stays as it was";
   }

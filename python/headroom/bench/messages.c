@@ -31,10 +31,11 @@ static double processor_us(void) {
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* 1 ms of computing, on the average of the ranks and of the rounds: 0.5 to 1.5 */
+/* Computing, on the average of the ranks and of the rounds as long as that: half to one and a half times that */
+static double work_us = 1000;
 static void work(void) {
   static int round = 0;
-  const double until = processor_us() + 500 + 1000 * (double)((rank + ++round) % ranks) / (ranks - 1);
+  const double until = processor_us() + work_us / 2 + work_us * (double)((rank + ++round) % ranks) / (ranks - 1);
   while (processor_us() < until) {
   }
 }
@@ -54,6 +55,13 @@ static void one_way(void) { /* half a ping-pong with the neighbour */
     MPI_Send(next_place(out), count, type, peer, 0, MPI_COMM_WORLD);
   }
   move_on();
+}
+
+static void both_ways(void) {
+  const int peer = rank ^ 1;
+  if (peer < ranks) {
+    MPI_Sendrecv(out, count, type, peer, 0, in, count, type, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
 }
 
 static void window(void) { /* many at once, then a short answer */
@@ -219,7 +227,9 @@ static void contiguous(int of) {
 }
 
 static void pairs(void) {
-  static const int sizes[] = {8, 64, 256, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+  static const int sizes[] = {8,       64,       256,      512,       1 << 10, 2 << 10, 4 << 10,
+                              8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+  static const int short_ones[] = {8, 64, 256, 1 << 10, 2 << 10, 4 << 10, 16 << 10};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     contiguous(sizes[i]);
     measure("one way", one_way, 0.5);
@@ -231,8 +241,14 @@ static void pairs(void) {
   }
   cold_bytes = 0;
   at = 0;
-  contiguous(64);
-  measure("window of 64, each message", window, 1.0 / WINDOW);
+  for (size_t i = 0; i < sizeof short_ones / sizeof *short_ones; ++i) {
+    contiguous(short_ones[i]);
+    measure("both ways", both_ways, 1);
+  }
+  for (size_t i = 0; i < sizeof short_ones / sizeof *short_ones; ++i) {
+    contiguous(short_ones[i]);
+    measure("window of 64, each message", window, 1.0 / WINDOW);
+  }
 }
 
 static void to_other_nodes(void) {
@@ -265,7 +281,7 @@ static void strided(void) {
 }
 
 static void collectives(void) {
-  static const int sizes[] = {8, 256, 4 << 10, 64 << 10, 512 << 10, 4 << 20};
+  static const int sizes[] = {8, 256, 1 << 10, 2 << 10, 4 << 10, 64 << 10, 512 << 10, 4 << 20};
   static const struct {
     const char* what;
     void (*operation)(void);
@@ -336,6 +352,10 @@ static void uneven_work(void) {
   measure("1 ms of work, MPI_Alltoall", work_and_alltoall, 1);
   contiguous(8);
   measure("1 ms of work, MPI_Allreduce", work_and_allreduce, 1);
+  work_us = 300;
+  contiguous(4 << 10);
+  measure("0.3 ms of work, ring", work_and_ring, 1);
+  measure("0.3 ms of work, MPI_Alltoall", work_and_alltoall, 1);
 }
 
 #include "one_sided.h"

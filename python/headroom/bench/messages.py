@@ -127,7 +127,8 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
         for name, side in zip(names, figures[len(settings) + 2 :], strict=True):
             others[name] = min(side[key], others.get(name, side[key]))
         if group == "work":
-            others["ideal"] = 1000.0 * ranks / min(ranks, cores)
+            milliseconds = float(key[0].split()[0])  # "1 ms of work, ..."
+            others["ideal"] = 1000.0 * milliseconds * ranks / min(ranks, cores)
         noise = again[key] / plain[0][key]
         rows.append(Row(prefix.name, group, ranks, *key, best, under_headroom, best / under_headroom, noise, others))
     return rows
