@@ -39,22 +39,22 @@ namespace {
 using namespace arena;
 using base::system_call;
 
-constexpr int kMost = 64;
-constexpr uint64_t kFirstLookNs = 1'000'000;
-constexpr uint64_t kLongestNs = 1'000'000'000;
-constexpr uint64_t kGiveUpNs = 30'000'000'000;
-constexpr uint64_t kInARow = 4 << 20;
-constexpr int kPiecesALook = 64;
+constexpr int kMost = 64;                       // allocations watched at one time: each is looked at in turn
+constexpr uint64_t kFirstLookNs = 1'000'000;    // filling 4 MiB takes about so long
+constexpr uint64_t kLongestNs = 1'000'000'000;  // so that one that is filled late is still noticed
+constexpr uint64_t kGiveUpNs = 30'000'000'000;  // what is not filled by then is hardly going to be, in order
+constexpr uint64_t kInARow = 4 << 20;           // filled without a gap: then it is taken for filling in order
+constexpr int kPiecesALook = 64;                // of data and holes, so that a look at scattered memory ends
 
-constexpr uint64_t kPiece = 2 << 20;  // touched without looking at anything else: about a millisecond
-constexpr uint64_t kFirstWindow = 4 << 20;
-constexpr uint64_t kLargestWindow = 32 << 20;
+constexpr uint64_t kPiece = 2 << 20;           // touched without looking at anything else: about a millisecond
+constexpr uint64_t kFirstWindow = 4 << 20;     // as much as was seen in a row
+constexpr uint64_t kLargestWindow = 32 << 20;  // what is touched ahead in vain counts in the budget until it is looked at again
 
 constexpr uint64_t kUnit = 2 * kBlockBytes;  // that is set aside at once
-constexpr uint64_t kMostAside = 16 << 20;
-constexpr int kSamples = 8;               // pages whose node is asked for
-constexpr uint64_t kSoonNs = 50'000'000;  // so long it is looked more often whether the program has gone on
-constexpr uint64_t kSoonEachNs = 1'000'000;
+constexpr uint64_t kMostAside = 16 << 20;    // the same for what is set aside
+constexpr int kSamples = 8;                  // pages whose node is asked for
+constexpr uint64_t kSoonNs = 50'000'000;     // so long it is looked more often whether the program has gone on
+constexpr uint64_t kSoonEachNs = 1'000'000;  // so often then
 
 struct Watched {
   uint64_t offset = 0;  // in the partition

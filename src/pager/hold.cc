@@ -16,9 +16,9 @@ namespace {
 
 using namespace arena;
 
-constexpr int64_t kHoldPart = 6;
-constexpr int64_t kLeastBesidePins = 8 * int64_t{kBlockBytes};
-constexpr int64_t kLeastToHoldOf = 12 * int64_t{kBlockBytes};
+constexpr int64_t kHoldPart = 6;                                // see largest_hold()
+constexpr int64_t kLeastBesidePins = 8 * int64_t{kBlockBytes};  // an instruction may need four, and as many are on their way
+constexpr int64_t kLeastToHoldOf = 12 * int64_t{kBlockBytes};   // below, what can be copied is not held
 
 std::atomic<uint64_t> pinned_bytes{0};
 

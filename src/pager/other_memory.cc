@@ -136,9 +136,9 @@ int64_t measure_roughly() {
   return (numbers[1] - numbers[2]) * static_cast<int64_t>(arena::kPageBytes);
 }
 
-constexpr uint64_t kLeastIntervalNs = 1'000'000'000;
-constexpr uint64_t kMostIntervalNs = 60'000'000'000;
-constexpr uint64_t kTimesLonger = 200;  // than it takes
+constexpr uint64_t kLeastIntervalNs = 1'000'000'000;  // as often as the rough measure is looked at
+constexpr uint64_t kMostIntervalNs = 60'000'000'000;  // however long smaps takes in a process of many mappings
+constexpr uint64_t kTimesLonger = 200;                // than it takes
 
 /// measure(), or what it was the last time with what has come since.
 int64_t measure_if_due() {

@@ -20,8 +20,8 @@ namespace {
 
 using base::Status;
 
-constexpr uint64_t kMeasureEveryNs = 1'000'000'000;
-constexpr uint64_t kSampleEveryNs = 10'000'000;
+constexpr uint64_t kMeasureEveryNs = 1'000'000'000;  // of what cannot move
+constexpr uint64_t kSampleEveryNs = 10'000'000;      // of a trace: 100 points a second are drawn
 
 node::LostClaims lost_claims;
 std::atomic<void (*)()> when_changed{nullptr};
@@ -169,7 +169,7 @@ int until_next_look() {
   return look_at_first_touch();
 }
 
-constexpr int kIdleWorkMs = 5;
+constexpr int kIdleWorkMs = 5;  // a turn lasts tens of milliseconds, and its end is to be seen soon
 
 /// For how long there is nothing to do unless something happens; -1: for ever.
 int until_next_work() {

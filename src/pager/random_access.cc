@@ -16,16 +16,16 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
-constexpr int64_t kShortNs = 80'000;  // half as much and more is what a busy machine adds by itself
-constexpr int kLeastSure = 16;        // random faults in excess of others
-constexpr int kLongSure = 16;         // so many more are remembered
-constexpr int kDoubt = 4;
+constexpr int64_t kShortNs = 80'000;    // half as much and more is what a busy machine adds by itself
+constexpr int kLeastSure = 16;          // random faults in excess of others
+constexpr int kLongSure = 16;           // so many more are remembered
+constexpr int kDoubt = 4;               // a fault in order weighs as much as so many at random
 constexpr int kSparseFaults = 1 << 16;  // so long a sparse reader is remembered
-constexpr uint32_t kKnownTurns = 16;
-constexpr uint64_t kFewJumps = 8;     // to one in so many of the blocks that are here
-constexpr uint64_t kAskedAgain = 8;   // one block in so many
-constexpr uint64_t kWholeAhead = 32;  // blocks
-constexpr int kRecent = 4;
+constexpr uint32_t kKnownTurns = 16;    // so long it is remembered that blocks were read page by page
+constexpr uint64_t kFewJumps = 8;       // to one in so many of the blocks that are here
+constexpr uint64_t kAskedAgain = 8;     // one block in so many
+constexpr uint64_t kWholeAhead = 32;    // blocks
+constexpr int kRecent = 4;              // pages that were asked for last: several threads may read in order
 
 /// Of a block: the pages that were read alone in that turn, the last turn in which these were many, the last one in which the
 /// block was read as a whole instead, and the page that was read alone last, and whether it was the one behind that before.

@@ -8,21 +8,21 @@
 namespace headroom::pager {
 namespace {
 
-constexpr uint64_t kLeastPassing = 4;
-constexpr uint64_t kPassingPart = 16;
-constexpr uint64_t kEnoughPassing = 16;  // to read ahead, where the part is less
-constexpr uint64_t kMostOfLittle = 4;
-constexpr uint64_t kOfReader = 4;  // blocks: the one it is at, those that come next, and the one before
-constexpr uint64_t kKeptHiddenPart = 4;
-constexpr uint64_t kPassingHiddenPart = 2;
-constexpr double kGrowth = 1.0;  // for a block that came back
-constexpr double kShrinking = 0.25;
-constexpr int kMostDisplaced = 8;
+constexpr uint64_t kLeastPassing = 4;       // blocks: what one instruction may need
+constexpr uint64_t kPassingPart = 16;       // of the room is for what passes once, as little as sweeps do with
+constexpr uint64_t kEnoughPassing = 16;     // to read ahead, where the part is less
+constexpr uint64_t kMostOfLittle = 4;       // a part in so many, where there is little room
+constexpr uint64_t kOfReader = 4;           // blocks: the one it is at, those that come next, and the one before
+constexpr uint64_t kKeptHiddenPart = 4;     // of the kept ones are hidden, so that a use is seen
+constexpr uint64_t kPassingHiddenPart = 2;  // of the passing ones, which leave sooner
+constexpr double kGrowth = 1.0;             // for a block that came back
+constexpr double kShrinking = 0.25;  // for one of the kept that was used: it takes four of them to undo one that came back
+constexpr int kMostDisplaced = 8;    // kept blocks that make place for one that came back
 constexpr uint64_t kBeginning = 16;  // memory is full when more than this part of all blocks is elsewhere
 constexpr uint64_t kGroup = 16;      // blocks that are chosen together
-constexpr int kMostLooks = 64;
-constexpr uint32_t kMuchOlder = 4;  // times
-constexpr int kSeenTogether = 8;    // blocks; half a group
+constexpr int kMostLooks = 64;       // at hidden ones for one that is not chosen, so that a fault stays short
+constexpr uint32_t kMuchOlder = 4;   // times
+constexpr int kSeenTogether = 8;     // blocks; half a group
 
 /// Whether who goes over blocks in order comes from one to the other, or back.
 bool are_neighbours(uint32_t one, uint32_t other) { return one + 1 == other || other + 1 == one; }

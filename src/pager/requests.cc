@@ -14,7 +14,7 @@ namespace {
 using base::Status;
 using base::system_call;
 
-constexpr uint64_t kAbandonedNs = 1'000'000'000;
+constexpr uint64_t kAbandonedNs = 1'000'000'000;  // so long whoever left a request by a jump may still read its answer
 
 // The phase of a slot and, above it, how often it was claimed.
 enum Phase : uint32_t { kFree, kFilling, kPosted, kTaken, kDone };

@@ -28,12 +28,12 @@ using namespace arena;
 using node::Member;
 using trace::Counter;
 
-constexpr int64_t kAskAtLeast = 4 << 20;
-constexpr int64_t kNotWorthAsking = 1 << 20;
-constexpr int64_t kReadAheadBytes = 8 << 20;
-constexpr int64_t kReadAheadPart = 8;
-constexpr uint64_t kRefusalNs = 50'000'000;
-constexpr uint64_t kLackLastsNs = 2'000'000'000;
+constexpr int64_t kAskAtLeast = 4 << 20;          // a message to a peer costs as much as moving some blocks
+constexpr int64_t kNotWorthAsking = 1 << 20;      // the same, of what a peer has more than its share
+constexpr int64_t kReadAheadBytes = 8 << 20;      // the largest window: beyond, a disk reads no faster
+constexpr int64_t kReadAheadPart = 8;             // of a rank's share, so that reading ahead does not drive out what is used
+constexpr uint64_t kRefusalNs = 50'000'000;       // so long who had nothing to give is not asked again
+constexpr uint64_t kLackLastsNs = 2'000'000'000;  // turns go on so long: ending and beginning them costs
 constexpr uint64_t kFarthest = uint64_t{1} << 62;
 constexpr uint64_t kFewThatCanLeave = 6;         // blocks: an instruction may need four
 constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)

@@ -8,12 +8,12 @@
 namespace headroom::pager {
 namespace {
 
-constexpr uint32_t kStep = 32;  // of a median, one part in so many a sample
-constexpr uint64_t kMostNs = 1'000'000'000;
-constexpr int kUsuallyWorth = 4;  // while little is known
-constexpr int kLeastWorth = 2;
-constexpr int kMostWorth = 16;
-constexpr uint32_t kEnoughSamples = 16;
+constexpr uint32_t kStep = 32;               // of a median, one part in so many a sample
+constexpr uint64_t kMostNs = 1'000'000'000;  // a longer one was stopped, not read
+constexpr int kUsuallyWorth = 4;             // while little is known
+constexpr int kLeastWorth = 2;               // pages: moving a block costs the processors as much as two reads
+constexpr int kMostWorth = 16;               // pages: a quarter of a block is likely to be followed by the rest
+constexpr uint32_t kEnoughSamples = 16;      // before the median is believed
 
 struct Timed {
   uint64_t tag;

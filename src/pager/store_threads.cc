@@ -24,7 +24,7 @@ using base::system_call;
 
 class ThreadStore final : public Store {
  public:
-  static constexpr int kThreads = 4;
+  static constexpr int kThreads = 4;  // as deep as a disk gains much; threads cost memory
 
   bool open(const StoreFiles& files) {
     files_ = &files;

@@ -23,12 +23,12 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
-constexpr uint32_t kNearestPages = 16;
-constexpr uint32_t kNearestOfYoung = 2;
-constexpr uint64_t kYoung = 3;
-constexpr int64_t kSureSamples = 2;
-constexpr int64_t kMostUnseen = 64;
-constexpr int64_t kWide = 4 * static_cast<int64_t>(kTransferBlocks);
+constexpr uint32_t kNearestPages = 16;   // a quarter of a block: nearer than that is the same reader
+constexpr uint32_t kNearestOfYoung = 2;  // pages, while it is not sure yet that it is one
+constexpr uint64_t kYoung = 3;           // times that it went on
+constexpr int64_t kSureSamples = 2;      // blocks that it was seen to write
+constexpr int64_t kMostUnseen = 64;      // blocks that are looked at behind it, so that a fault stays short
+constexpr int64_t kWide = 4 * static_cast<int64_t>(kTransferBlocks);  // blocks: four transfers under way keep the disk busy
 
 /// How many blocks just before `block`, in that direction, are in memory: a reader passes them without a fault.
 int64_t passed_unseen(int64_t block, int64_t direction) {

@@ -16,10 +16,10 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
-constexpr uint64_t kPartForPages = 4;  // of memory is cleared when a sparse reader is found
-constexpr int64_t kMostLacking = 16;   // blocks that room is made for at a time, however many wait for it
-constexpr uint64_t kPartThatLeaves = 4;
-constexpr uint64_t kPatienceNs = 1'000'000'000;
+constexpr uint64_t kPartForPages = 4;            // of memory is cleared when a sparse reader is found
+constexpr int64_t kMostLacking = 16;             // blocks that room is made for at a time, however many wait for it
+constexpr uint64_t kPartThatLeaves = 4;          // of what can leave, so that what was just served stays
+constexpr uint64_t kPatienceNs = 1'000'000'000;  // so long newcomers stand back behind those that lack room
 
 constexpr int kPool = kMostRequests;
 WaitingAccess pool[kPool];
