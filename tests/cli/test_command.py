@@ -14,7 +14,7 @@ import pytest
 
 from conditions import need
 from conftest import BUILD, HEADROOM, ORDINARY_USER, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
-from headroom import doctor, hard_limit, launcher, machine
+from headroom import doctor, hard_limit, launcher, machine, rank
 from headroom.errors import Refused
 from headroom.rank import become, warn_of_too_much_memory
 from headroom.run import launch
@@ -111,6 +111,18 @@ def test_the_version_is_the_one_of_the_build():
     shown = subprocess.run([HEADROOM, "--version"], capture_output=True, text=True, check=True).stdout
     assert written and shown == f"headroom, version {written[1]}\n"
     assert f"\n## {written[1].removesuffix('.0')}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_constants_are_those_of_the_library():
+    """Read by people in one place each, and used by the command before the library is there."""
+    written = {"kPageBytes": "arena/arena.h", "kFloorBytes": "pager/state.h", "kMostDirectories": "pager/store.h"}
+    known = {}
+    for name, header in written.items():
+        found = re.search(rf"constexpr \w+ {name} = ([\d <]+);", (ROOT / "src" / header).read_text())
+        assert found, name
+        number, _, shift = found[1].partition("<<")
+        known[name] = int(number) << int(shift or 0)
+    assert known == {"kPageBytes": rank.PAGE, "kFloorBytes": rank.LEAST_FOR_A_RANK, "kMostDirectories": rank.MOST_DIRECTORIES}
 
 
 def test_the_ranks_variables_are_those_of_the_library():

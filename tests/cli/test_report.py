@@ -12,12 +12,13 @@ import sys
 import time
 import tracemalloc
 from itertools import accumulate, pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from conftest import HEADROOM, ROOT, compile_program, environment, headroom_run, plain_run
 from headroom.report import drawings, progress
-from headroom.report.advice import seconds_in
+from headroom.report.advice import _advise_on_memory, seconds_in
 from headroom.report.sites import by_site, resolve
 from headroom.report.trace import (
     BEGIN,
@@ -339,3 +340,31 @@ def test_a_trace_that_cannot_be_written(tmp_path):
         check=False,
     )
     assert done.returncode != 0 and "--trace" in done.stderr
+
+
+def what_is_advised(read: int, written: int, faults: int, seconds: float, needed: int = 131, budget: int = 108) -> list[str]:
+    """Of two ranks that hardly waited for storage."""
+    sample = SimpleNamespace(waited=0.01 * seconds)
+    process = SimpleNamespace(began=0.0, end=seconds, states=[], samples=[sample])
+    counted = {"bytes_read": read * MIB, "bytes_written": written * MIB, "faults": faults, "touched_bytes_peak": needed * MIB}
+    others = (
+        "other_bytes_peak",
+        "allocated_bytes_peak",
+        "static_bytes",
+        "evictions_given_up",
+        "blocks_evicted",
+        "turns_overdue",
+    )
+    figures = {"total": dict.fromkeys(others, 0) | counted, "budget_bytes": budget * MIB, "short_of_memory": True}
+    return _advise_on_memory(SimpleNamespace(figures=figures, processes=[process, process], end=seconds), {})
+
+
+def test_what_cost_little_is_said_to_only_if_it_did():
+    """OpenFOAM once had 6590 MiB written for 744 read, in 9.7 s, and was told that it cost little."""
+    (said,) = what_is_advised(read=744, written=6590, faults=30_000, seconds=9.7)
+    assert "took about 14% of the processes' time" in said and "written again and again" in said, said
+    assert "With 23 MiB more of --memory nothing would have to be moved" in said
+    (said,) = what_is_advised(read=193, written=162, faults=3100, seconds=3.4)
+    assert said.startswith("Memory was short, and it cost little: 193 MiB were read and 162 MiB written"), said
+    (said,) = what_is_advised(read=2000, written=1900, faults=16_000, seconds=9.7)
+    assert "of the processes' time" in said and "again and again" not in said, said
