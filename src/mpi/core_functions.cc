@@ -19,6 +19,7 @@
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
 #include "heap/small_objects.h"
+#include "mpi/library_environment.h"
 #include "mpi/progress_hook.h"
 #include "mpi/shortcuts.h"
 #include "mpi/transports.h"

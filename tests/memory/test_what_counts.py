@@ -66,6 +66,22 @@ def test_what_cannot_move_is_counted_and_said(kind, engine, tmp_path):
     assert peak and float(peak[1]) >= 380, run.errors
 
 
+@pytest.mark.parametrize("engine", ["userfaultfd-user", "sigsegv"], indirect=True)
+def test_smaller_ones_move_once_much_cannot(engine, tmp_path):
+    """Of pieces of 96 KiB the first hundred MiB stay; that is noticed, said, and the second hundred can move."""
+    program = compile_program(None, "outside.c")
+    run = headroom_run([program, "growing", 200], tmp_path, memory="64M", engine=engine, unwatched="its first half stays")
+    assert run.status == 0 and "wrong 0" in run.output, run.errors
+    assert (
+        run.errors.count("allocations from 64 KiB on can be moved from now on (--large 64K: from the start)") == 1
+    ), run.errors
+    assert run.total("allocated_bytes_peak") >= 95 * MIB
+    assert run.total("bytes_written") > 50 * MIB
+    from_the_start = headroom_run([program, "growing", 200], tmp_path, memory="64M", engine=engine, large="64K")
+    assert from_the_start.status == 0 and "cannot be moved" not in from_the_start.errors, from_the_start.errors
+    assert from_the_start.total("allocated_bytes_peak") >= 195 * MIB
+
+
 def test_a_program_without_mpi_is_measured_too(tmp_path):
     program = compile_program(None, "outside.c")
     run = headroom_run([program, "shared", 200], tmp_path, memory="64M", unwatched="nothing moves")

@@ -1,6 +1,6 @@
 /* Fills memory that is not taken in large pieces by malloc(), and keeps it for 2.5 s: what of it cannot move has to be said.
    With -DWITH_MPI before MPI_Init(), and looks at its content afterwards ("wrong 0").
-   usage: outside small|middle|brk|shared|proposed|insisting|reserved MIB */
+   usage: outside small|middle|growing|brk|shared|proposed|insisting|reserved MIB */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -36,7 +36,8 @@ static char* insisted(char* wanted, size_t bytes, int* attempts) {
 
 static int fill(const char* kind, size_t bytes) {
   char* whole = NULL;
-  piece_bytes = strcmp(kind, "small") == 0 ? 4096 : strcmp(kind, "middle") == 0 ? 200 << 10 : 2 << 20;
+  const int grows = strcmp(kind, "growing") == 0; /* smaller than moves at first, and slowly enough to be noticed */
+  piece_bytes = strcmp(kind, "small") == 0 ? 4096 : strcmp(kind, "middle") == 0 ? 200 << 10 : grows ? 96 << 10 : 2 << 20;
   count = bytes / piece_bytes;
   char* const far = (char*)(uintptr_t)0x300000000000;
   if (strcmp(kind, "brk") == 0) {
@@ -55,6 +56,9 @@ static int fill(const char* kind, size_t bytes) {
     for (size_t piece = 0; piece < count; ++piece) {
       pieces[piece] = malloc(piece_bytes);
       memset(pieces[piece], (int)(piece % 251), piece_bytes);
+      if (grows && piece == count / 2) {
+        sleep(3);
+      }
     }
     return 1;
   }

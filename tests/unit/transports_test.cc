@@ -10,6 +10,9 @@
 #include <fstream>
 #include <string>
 
+#include "mpi/library_environment.h"
+#include "mpi/transport_lists.h"
+
 namespace headroom::mpi {
 namespace {
 
