@@ -214,7 +214,7 @@ def test_doctor_tries_what_messages_need():
 def test_doctor_tells_an_ordinary_user_what_to_do():
     need("root", "userfaultfd that is refused to some", "the engine userfaultfd-user")
     done = plain_run([*ORDINARY_USER, HEADROOM, "doctor"])
-    assert re.search(r"so-so  page faults .*accesses of the program only\n.*under 1 MiB.*EFAULT", done.stdout), done.stdout
+    assert re.search(r"so-so  page faults .*accesses of the program only\n.*under 128 KiB.*EFAULT", done.stdout), done.stdout
     assert "vm.unprivileged_userfaultfd=1" in done.stdout
 
 
