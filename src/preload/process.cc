@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -93,6 +96,22 @@ void register_fork_handlers() {
 }
 
 constexpr uint64_t kReportPatienceNs = 2'000'000'000;
+constexpr uint64_t kReaderPatienceNs = 1'000'000'000;
+
+/// A launcher that hears of the end before it has read the pipe drops what is in it: Hydra does, a few times in a hundred.
+void wait_until_errors_are_read() {
+  struct stat status = {};
+  if (fstat(STDERR_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) {
+    return;
+  }
+  const uint64_t begin = base::monotonic_ns();
+  int unread = 0;
+  while (!base::is_error(base::system_call(SYS_ioctl, STDERR_FILENO, FIONREAD, &unread)) && unread > 0 &&
+         base::monotonic_ns() - begin < kReaderPatienceNs) {
+    const struct timespec pause = {0, 200'000};
+    (void)base::system_call(SYS_nanosleep, &pause, nullptr);
+  }
+}
 
 /// The first to fail writes the report; the others wait for it, since the launcher may end all when one of them ends.
 void report_early() {
@@ -101,6 +120,7 @@ void report_early() {
   uint32_t none = 0;
   if (ledger.reporter.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
     write_report(pager::session());
+    wait_until_errors_are_read();
     ledger.reporter.store(2, std::memory_order_release);
     base::futex_wake(&ledger.reporter, node::kMaxMembers, true);
     return;
@@ -109,6 +129,7 @@ void report_early() {
   while (ledger.reporter.load(std::memory_order_acquire) == 1 && base::monotonic_ns() - begin < kReportPatienceNs) {
     base::futex_wait(&ledger.reporter, 1, kReportPatienceNs / 10, true);
   }
+  wait_until_errors_are_read();
 }
 
 /// This process ends by an error of Headroom's, or by MPI_Abort. A forked child is none of the node's, and a process that has

@@ -367,8 +367,23 @@ def test_abort_leaves_a_report(mpi, who, tmp_path):
     assert run.short_of_memory and run.total("bytes_written") > 0
 
 
-def started(words: list) -> subprocess.Popen:
-    return subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE)
+def test_a_process_that_fails_waits_until_its_report_is_read(tmp_path):
+    """Else a launcher that hears of the end first drops it."""
+    program = compile_program(WHEELS[0], "wait_and_die.c")
+    report = tmp_path / "report.json"
+    words = [HEADROOM, "run", "--memory", "64M", "--json", report, "--", program, "abort-all"]
+    with started(words, stderr=subprocess.PIPE) as job:
+        deadline = time.monotonic() + 20
+        while not report.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)  # much less than it waits
+        assert job.poll() is None
+        assert "headroom:   memory" in job.communicate(timeout=20)[1]
+    assert job.returncode != 0
+
+
+def started(words: list, **more) -> subprocess.Popen:
+    return subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE, **more)
 
 
 @every_second("mpi")
