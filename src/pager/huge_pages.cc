@@ -254,15 +254,19 @@ void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
   if (first >= end || detail::the_partition.huge_pages == HugePages::kNowhere) {
     return;
   }
-  const TransitionHolder lock;
-  if (may) {
-    forget_first_touch(begin, bytes, false);
-  }
+  // Looked at before the lock, which costs two system calls: only the memory's owner lets its pages be huge.
   bool some = may;
   for (uint64_t page = first; page < end && !some; ++page) {
     some = state.may_be_huge[page].load(std::memory_order_relaxed);
   }
-  if (!some || is_armed()) {
+  if (!some) {
+    return;
+  }
+  const TransitionHolder lock;
+  if (may) {
+    forget_first_touch(begin, bytes, false);
+  }
+  if (is_armed()) {
     return;
   }
   trace::count(trace::Counter::kHugeBytesAsked, may ? (end - first) * kSize : 0);
