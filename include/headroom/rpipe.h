@@ -1,0 +1,139 @@
+/* rpipe: memory on another rank, allocated, written and handed over without fences, epochs or locks.
+ *
+ * A pipe joins two ranks. The writer allocates a buffer, builds the message in it, and writes it: from then on it is the
+ * reader's, who gives it back by freeing it. Messages of one direction arrive in the order of rpipe_write(). Whose a buffer is:
+ *
+ *             rpipe_alloc            rpipe_write            rpipe_read              rpipe_free        seen by the writer
+ *     FREE ───────────────► WRITER'S ───────────► ON ITS WAY ──────────► READER'S ───────────► RETURNED ───────────► FREE
+ *                               └──── rpipe_free: taken back, nobody hears of it ────────────────────────────────────┘
+ *
+ * Only the owner named may use the memory behind rpipe_at(); ON ITS WAY and RETURNED nobody may. All of a buffer's content,
+ * written at WRITER'S, is there for the reader once rpipe_read() has returned it; what the reader does with the buffer happens
+ * before the writer gets that memory again. The reader may write in it. Ownership never returns by itself: a reader that does
+ * not free leaves the writer with a full heap.
+ *
+ * After Wickramasinghe and Lumsdaine, "rmalloc() and rpipe()"; rpipe_paper.h has the paper's names.
+ *
+ * All functions return 0 or a negative error number, unless something else is said, and never touch errno. Errors of any
+ * function: -EINVAL argument; -EBADF the pipe is closed, or not of this process (in a forked child: every pipe); -EPERM wrong
+ * direction; -EPIPE the peer has died or closed (what it had written can still be read; rpipe_reason() says who and why).
+ * Threads: a direction of a pipe has one writing and one reading thread at a time; RPIPE_THREADS makes all calls on it safe
+ * from any. Different pipes may be used by different threads. rpipe_free() is safe from any thread. Nothing may be called in
+ * signal handlers. */
+#ifndef HEADROOM_RPIPE_H
+#define HEADROOM_RPIPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RPIPE_VERSION 1 /* symbols are versioned RPIPE_1 */
+
+typedef struct rpipe* rpipe_t;
+typedef uint64_t raddr_t; /* a buffer; says which pipe it is of. Good on both sides, may be sent to the peer. 0: none */
+
+/* A time in nanoseconds that a call waits at most: then it returns -ETIMEDOUT, or -EAGAIN for RPIPE_NOWAIT. */
+#define RPIPE_NOWAIT INT64_C(0)
+#define RPIPE_FOREVER INT64_C(-1)
+#define RPIPE_ALL ((size_t)-1) /* of a buffer: as much as was allocated */
+
+enum rpipe_role {
+  RPIPE_READER = 0,
+  RPIPE_WRITER = 1,
+  RPIPE_BOTH = 2 /* full duplex: each way heap, width and order of its own */
+};
+
+/* Where in the heap a buffer is placed. First fit is the default: it uses what is warm, where next fit walks through the whole
+ * heap and finds every buffer cold (16 KiB: 3.8 times a bare copy in a heap of 4 MiB). */
+enum rpipe_policy { RPIPE_FIRST_FIT = 0, RPIPE_NEXT_FIT, RPIPE_BEST_FIT, RPIPE_WORST_FIT };
+
+/* When the writer looks for what was freed: before each allocation, or only when there is no room. By policy: first and next
+ * fit are deferred, best and worst fit immediate. */
+enum rpipe_frees { RPIPE_FREES_BY_POLICY = 0, RPIPE_DEFERRED, RPIPE_IMMEDIATE };
+
+enum rpipe_backend { RPIPE_ANY = 0, RPIPE_NODE /* between processes of a node, through memory that both have */ };
+
+enum rpipe_flags {
+  RPIPE_THREADS = 1,
+  RPIPE_PULL = 2 /* buffers lie with their writer until they are read (the paper's rread() of slides 29 to 33) */
+};
+
+struct rpipe_options {
+  uint32_t size; /* sizeof(struct rpipe_options): more may be added at the end. All else 0: defaults */
+  uint32_t flags;
+  uint32_t width;      /* buffers of a direction not FREE at a time, up to 65535; 0: the heap alone bounds them */
+  uint32_t channel;    /* pairs the two ends: the n-th open of this channel with that peer meets the peer's n-th */
+  uint64_t heap_bytes; /* each direction's heap grows to; 0: 256 MiB */
+  uint32_t policy, frees, backend, padding;
+};
+
+/* Collective over all ranks that will use pipes: rpipe_init() after MPI_Init(), whose world it takes, rpipe_init_with() without
+ * MPI. `rank`, `ranks`: may be NULL. -EALREADY: done before. -ENOTSUP, with a line on stderr: no MPI library is loaded, or
+ * initialized. Not thread-safe. */
+int rpipe_init(int* rank, int* ranks);
+struct rpipe_bootstrap { /* for programs whose ranks know each other by other means than MPI */
+  uint32_t size;
+  int rank, ranks;
+  int (*allgather)(void* context, const void* mine, void* all, size_t bytes); /* 0 or an error */
+  void* context;
+};
+int rpipe_init_with(const struct rpipe_bootstrap* bootstrap);
+/* Closes all pipes, each as rpipe_close() does. -EBUSY: buffers were still READER'S here, and are given back. -ETIMEDOUT:
+ * something that was written was not read in time. */
+int rpipe_finalize(int64_t timeout_ns);
+
+/* Local, returns at once: both ends must call it; the first other call meets the peer. -EPROTO (from there): the ends do not
+ * fit: two writers, different duplex or RPIPE_PULL. -ENOTSUP, with a line on stderr: the peer is on another node. `peer` may be
+ * this rank. */
+int rpipe_open(rpipe_t* pipe, int peer, enum rpipe_role role, const struct rpipe_options* options);
+/* Writer: waits until all is read; reader: what is not read is dropped, and the writer gets -EPIPE. Also on error the pipe is
+ * gone. -ETIMEDOUT: content may be lost. */
+int rpipe_close(rpipe_t pipe, int64_t timeout_ns);
+
+/* ---- the writer ---- */
+/* FREE -> WRITER'S. Aligned to 16 bytes, to 64 from 64 bytes on; content undefined. 0 bytes: a buffer without memory, only
+ * notice. -EAGAIN, -ETIMEDOUT: no room (yet); -EMSGSIZE: more than the heap may ever hold; -ENOMEM: it could grow, and the
+ * budget or the system refuses; -EDEADLK: waiting is for nothing, since the peer waits for this rank in the same way: each for
+ * room towards the other, or the peer for a message. (Only where a single thread of each process uses pipes, and waits for
+ * ever.) */
+int rpipe_alloc(rpipe_t pipe, size_t bytes, raddr_t* buffer, int64_t timeout_ns);
+/* WRITER'S -> ON ITS WAY, as many bytes of it as are said. Never waits on a node. */
+int rpipe_write(raddr_t buffer, size_t bytes, int64_t timeout_ns);
+/* rpipe_alloc, a copy, rpipe_write. The content may be anywhere, and is the caller's again at once. */
+int rpipe_send(rpipe_t pipe, const void* content, size_t bytes, int64_t timeout_ns);
+
+/* ---- the reader ---- */
+/* The next message: ON ITS WAY -> READER'S. `bytes` may be NULL. */
+int rpipe_read(rpipe_t pipe, raddr_t* buffer, size_t* bytes, int64_t timeout_ns);
+/* Waits until one of the pipes has a message, is broken, or (where `write` is given and write[i]) has room; says which. Fair:
+ * begins after the last one. */
+int rpipe_wait_any(const rpipe_t* pipes, const unsigned char* write, int count, int* which, int64_t timeout_ns);
+/* READER'S -> RETURNED, or WRITER'S -> FREE. -EALREADY: freed before; -EFAULT: no such buffer, or not this rank's now. Never
+ * waits. */
+int rpipe_free(raddr_t buffer);
+/* rpipe_read, a copy, rpipe_free. -EMSGSIZE: it is longer (`bytes` says how long) and stays the next message. */
+int rpipe_receive(rpipe_t pipe, void* into, size_t room, size_t* bytes, int64_t timeout_ns);
+
+/* ---- either ---- */
+/* Where the owner finds the buffer; NULL if it is not this rank's now. Resident until given back, whatever is on storage. */
+void* rpipe_at(raddr_t buffer);
+rpipe_t rpipe_of(raddr_t buffer);
+
+struct rpipe_state {
+  uint32_t size, backend; /* RPIPE_NODE; RPIPE_ANY: the peer was not met yet */
+  uint32_t peer, padding;
+  uint64_t written, read, freed, bytes_written, bytes_read; /* messages, and their content */
+  uint64_t waits_for_room, sleeps;                          /* of calls on this pipe, here */
+  uint64_t heap_bytes, heap_used, largest_free;             /* of the direction that is written here */
+};
+int rpipe_read_state(rpipe_t pipe, struct rpipe_state* state);
+const char* rpipe_reason(rpipe_t pipe); /* a sentence on why it is broken; NULL: it is not */
+const char* rpipe_error(int error);     /* of a negative number; never NULL, thread-safe */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

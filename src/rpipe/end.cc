@@ -1,0 +1,323 @@
+#include "rpipe/end.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "rpipe/address.h"
+#include "rpipe/handles.h"
+#include "rpipe/records.h"
+
+namespace headroom::rpipe {
+
+namespace {
+
+constexpr uint64_t kDefaultHeapBytes = uint64_t{64} << 20;
+
+std::atomic<uint32_t> waiting_threads{0};
+thread_local bool is_noted = false;
+
+WriterOptions writer_options(const rpipe_options& options) {
+  const auto policy = static_cast<rpipe_policy>(options.policy);
+  const bool walks = policy == RPIPE_FIRST_FIT || policy == RPIPE_NEXT_FIT;
+  return {.width = options.width == 0 ? kMostBuffers : options.width,
+          .heap_bytes = options.heap_bytes == 0 ? kDefaultHeapBytes : units_of(options.heap_bytes) * kUnitBytes,
+          .policy = policy,
+          .collects_always = options.frees == RPIPE_IMMEDIATE || (options.frees == RPIPE_FREES_BY_POLICY && !walks)};
+}
+
+}  // namespace
+
+void note_thread() {
+  if (!is_noted) {
+    is_noted = true;
+    waiting_threads.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+bool has_many_threads() { return waiting_threads.load(std::memory_order_relaxed) > 1; }
+
+int End::begin(uint32_t opening) {
+  opening_ = opening;
+  own_ = take_record(peer_.rank, own_offset_);
+  if (own_ == nullptr) {
+    return -ENOMEM;
+  }
+  writer.open(own_memory(), *own_, writer_options(options_));
+  own_->role = static_cast<uint16_t>(role_);
+  own_->flags = static_cast<uint16_t>(options_.flags);
+  own_->state.store(static_cast<uint32_t>(EndState::kOpen), std::memory_order_relaxed);
+  own_->key.store(key_of(options_.channel, opening), std::memory_order_release);
+  if (writes()) {
+    add_end(static_cast<uint32_t>(own_rank()), own_->index, *this, true);
+  }
+  connect_to(peer_);
+  (void)look_for_peers();
+  if (Root* const root = peer_.root.load(std::memory_order_acquire)) {
+    ring(*root);  // it may wait for this end
+  }
+  return 0;
+}
+
+int End::break_by(int error, const char* format, ...) {
+  int none = 0;
+  static base::FutexLock lock;
+  const base::LockHolder holder(lock);
+  if (broken_.load(std::memory_order_relaxed) == 0) {
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(reason_, sizeof reason_, format, arguments);
+    va_end(arguments);
+    (void)broken_.compare_exchange_strong(none, error, std::memory_order_acq_rel);
+  }
+  return broken_.load(std::memory_order_relaxed);
+}
+
+// ---- meeting -------------------------------------------------------------------------------------------------------------
+
+int End::check_fit(const Record& theirs) {
+  const auto role = static_cast<rpipe_role>(theirs.role);
+  const rpipe_role wanted = role_ == RPIPE_BOTH ? RPIPE_BOTH : role_ == RPIPE_READER ? RPIPE_WRITER : RPIPE_READER;
+  const char* const names[] = {"reads", "writes", "reads and writes"};
+  if (role != wanted) {
+    return break_by(-EPROTO, "the ends do not fit: rank %d %s, and so does rank %d", own_rank(), names[role_], peer_.rank);
+  }
+  if ((theirs.flags & RPIPE_PULL) != (options_.flags & RPIPE_PULL)) {
+    return break_by(-EPROTO, "the ends do not fit: one of rank %d and rank %d has RPIPE_PULL, the other has not", own_rank(),
+                    peer_.rank);
+  }
+  return 0;
+}
+
+int End::find_theirs() {
+  Root* const root = peer_.root.load(std::memory_order_acquire);
+  const bool is_self = peer_.rank == own_rank();
+  const uint64_t key = key_of(options_.channel, is_self ? opening_ ^ 1 : opening_);
+  for (uint64_t offset = root->records[own_rank()].load(std::memory_order_acquire); offset != 0;) {
+    auto* const record = reinterpret_cast<Record*>(peer_.memory.at(offset, kRecordBytes));
+    if (record == nullptr) {
+      return -ENOMEM;
+    }
+    if (record->key.load(std::memory_order_acquire) == key) {
+      if (const int error = check_fit(*record)) {
+        return error;
+      }
+      reader.open(peer_.memory, *record);
+      if (reads()) {
+        add_end(static_cast<uint32_t>(peer_.rank), record->index, *this, false);
+      }
+      theirs_.store(record, std::memory_order_release);
+      return 0;
+    }
+    offset = record->next;
+  }
+  return -EAGAIN;
+}
+
+int End::meet() {
+  if (is_met()) {
+    return 0;
+  }
+  if (const int error = broken_.load(std::memory_order_acquire)) {
+    return error;
+  }
+  const base::LockHolder holder(meeting_);
+  if (is_met()) {
+    return 0;
+  }
+  const bool was_dead = peer_.is_dead.load(std::memory_order_acquire);
+  if (peer_.root.load(std::memory_order_acquire) == nullptr) {
+    connect_to(peer_);
+    (void)look_for_peers();
+  }
+  const int error = peer_.root.load(std::memory_order_acquire) == nullptr ? -EAGAIN : find_theirs();
+  if (error == -EAGAIN && was_dead) {
+    return break_by(-EPIPE, "rank %d (on %s) has ended without opening its end", peer_.rank, peer_.host);
+  }
+  return error;
+}
+
+int End::wait_for_connection(int64_t& timeout_ns) {
+  constexpr int64_t kLongestLookNs = 50'000'000;
+  const uint64_t began_ns = base::monotonic_ns();
+  while (peer_.root.load(std::memory_order_acquire) == nullptr) {
+    const int error = meet();
+    if (error != -EAGAIN) {
+      return error;
+    }
+    const int64_t left = timeout_ns < 0 ? kLongestLookNs : timeout_ns - static_cast<int64_t>(base::monotonic_ns() - began_ns);
+    if (left <= 0) {
+      return -ETIMEDOUT;
+    }
+    wait_for_peers(std::min(left, kLongestLookNs));
+    (void)look_whether_dead(peer_);
+  }
+  if (timeout_ns > 0) {
+    timeout_ns = std::max<int64_t>(timeout_ns - static_cast<int64_t>(base::monotonic_ns() - began_ns), 1);
+  }
+  return 0;
+}
+
+// ---- what breaks ---------------------------------------------------------------------------------------------------------
+
+/// After it was found that there is nothing to do for the moment: whether there ever will be.
+int End::broken_now() {
+  if (theirs_.load(std::memory_order_relaxed)->state.load(std::memory_order_acquire) ==
+      static_cast<uint32_t>(EndState::kClosed)) {
+    return break_by(-EPIPE, "rank %d (on %s) has closed its end", peer_.rank, peer_.host);
+  }
+  if (peer_.is_dead.load(std::memory_order_acquire)) {
+    return break_by(-EPIPE, "rank %d (on %s) has ended without closing the pipe", peer_.rank, peer_.host);
+  }
+  return -EAGAIN;
+}
+
+bool End::is_deadlock(WaitsFor waits_for, Watch& watch) const {
+  if (waits_for != WaitsFor::kRoom || has_many_threads() || is_for_threads()) {
+    return false;
+  }
+  const Root* const root = peer_.root.load(std::memory_order_acquire);
+  const auto self = static_cast<uint32_t>(own_rank());
+  const uint64_t theirs = root == nullptr ? 0 : root->waits_for.load(std::memory_order_acquire);
+  const bool waits_here = theirs == (static_cast<uint64_t>(WaitsFor::kRoom) << 32 | self) ||
+                          theirs == (static_cast<uint64_t>(WaitsFor::kMessage) << 32 | self);
+  if (!waits_here) {
+    watch.is_on = false;
+    return false;
+  }
+  const uint64_t waits = root->waits.load(std::memory_order_acquire);
+  if (!watch.is_on) {
+    watch = {true, waits};
+  }
+  // It has looked twice since this end began to watch it, and so at all that this process did before, and found nothing.
+  return waits >= watch.waits + 3;
+}
+
+// ---- writing and reading -------------------------------------------------------------------------------------------------
+
+int End::try_allocate(uint64_t bytes, bool may_grow, raddr_t& buffer) {
+  if (const int error = meet()) {
+    return error;
+  }
+  if (const int error = broken_now(); error != -EAGAIN) {
+    return error;
+  }
+  const base::LockHolder holder(write_lock, is_for_threads());
+  uint32_t number = 0;
+  if (const int error = writer.allocate(bytes, may_grow, number)) {
+    return error;
+  }
+  buffer = to_raddr({static_cast<uint32_t>(own_rank()), own_->index, number, writer.buffer(number).generation});
+  return 0;
+}
+
+int End::write(uint32_t buffer, uint64_t bytes) {
+  {
+    const base::LockHolder holder(write_lock, is_for_threads());
+    if (const int error = writer.write(buffer, bytes)) {
+      return error;
+    }
+  }
+  ring(*peer_.root.load(std::memory_order_relaxed));
+  return 0;
+}
+
+bool End::has_room() {
+  const int met = meet();
+  if (met != 0 || broken_now() != -EAGAIN) {
+    return met != -EAGAIN;
+  }
+  const base::LockHolder holder(write_lock, is_for_threads());
+  return writer.has_room();
+}
+
+int End::try_peek(uint64_t& bytes) {
+  if (!is_met()) {
+    if (const int error = meet()) {
+      return error;
+    }
+  }
+  const int found = reader.peek(bytes);
+  if (found != -EAGAIN) {
+    return found;
+  }
+  const int error = broken_now();
+  const int once_more = error == -EAGAIN ? error : reader.peek(bytes);  // what it had written before it went
+  return once_more == -EAGAIN ? error : once_more;
+}
+
+int End::take(raddr_t& buffer) {
+  uint32_t number = 0;
+  if (const int error = reader.take(number)) {
+    return error;
+  }
+  buffer = to_raddr({static_cast<uint32_t>(peer_.rank), theirs_.load(std::memory_order_relaxed)->index, number,
+                     reader.buffer(number).generation});
+  return 0;
+}
+
+// ---- the end -------------------------------------------------------------------------------------------------------------
+
+int End::close(int64_t timeout_ns) {
+  int result = 0;
+  if (writes() && writer.written() > 0) {
+    result = wait(timeout_ns, WaitsFor::kNothing, [this](bool /*has_waited*/) {
+      if (writer.is_all_taken()) {
+        return 0;
+      }
+      const int error = is_met() ? broken_now() : meet();
+      return error == 0 ? -EAGAIN : writer.is_all_taken() ? 0 : error;
+    });
+    result = result == -EAGAIN ? -ETIMEDOUT : result;
+  }
+  own_->state.store(static_cast<uint32_t>(EndState::kClosed), std::memory_order_release);
+  if (writes()) {
+    remove_end(static_cast<uint32_t>(own_rank()), own_->index, true);
+  }
+  if (reads() && is_met()) {
+    remove_end(static_cast<uint32_t>(peer_.rank), theirs_.load(std::memory_order_relaxed)->index, false);
+  }
+  reader.close();
+  if (Record* const theirs = theirs_.load(std::memory_order_relaxed)) {
+    theirs->peer_closed.store(1, std::memory_order_release);
+  }
+  if (Root* const root = peer_.root.load(std::memory_order_relaxed)) {
+    ring(*root);
+  }
+  return result;
+}
+
+bool End::try_to_go() {
+  if (own_->peer_closed.load(std::memory_order_acquire) == 0 && !look_whether_dead(peer_)) {
+    return false;
+  }
+  writer.close();
+  give_record_back(peer_.rank, own_offset_);
+  return true;
+}
+
+void End::count_wait(uint32_t sleeps, bool for_room) {
+  sleeps_.fetch_add(sleeps, std::memory_order_relaxed);
+  waits_for_room_.fetch_add(for_room ? 1 : 0, std::memory_order_relaxed);
+}
+
+void End::fill_state(rpipe_state& state) {
+  state.backend = is_met() ? RPIPE_NODE : RPIPE_ANY;
+  state.peer = static_cast<uint32_t>(peer_.rank);
+  state.written = writer.written();
+  state.bytes_written = writer.written_bytes();
+  state.read = reader.read();
+  state.bytes_read = reader.read_bytes();
+  if (writes()) {
+    (void)writer.is_all_back();
+  }
+  state.freed = writer.freed() + (reader.read() - reader.held());
+  state.waits_for_room = waits_for_room_.load(std::memory_order_relaxed);
+  state.sleeps = sleeps_.load(std::memory_order_relaxed);
+  state.heap_bytes = writer.heap().units() * kUnitBytes;
+  state.heap_used = writer.heap().used_units() * kUnitBytes;
+  state.largest_free = writer.heap().largest_free() * kUnitBytes;
+}
+
+}  // namespace headroom::rpipe

@@ -1,0 +1,39 @@
+// What a program holds of a pipe (rpipe_t), and what it holds of a buffer (raddr_t): whose they are.
+//
+// A handle outlives its end: it stays valid memory after rpipe_close(), so that a call with it is an error and no crash.
+// Handles of closed pipes are used again, those that were closed longest ago first, and not before there are many.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+
+#include "headroom/rpipe.h"
+#include "rpipe/end.h"
+
+/// The C interface's type.
+struct rpipe {
+  std::atomic<headroom::rpipe::End*> end{nullptr};
+  uint32_t generation = 0;  // fork_generation() when it was opened
+};
+
+namespace headroom::rpipe {
+
+/// Whether rpipe_init() was called in this process, and rpipe_finalize() not.
+bool has_begun();
+
+/// The end that the handle is of; nullptr if it was closed, or is another process's.
+inline End* end_of(const ::rpipe* pipe) {
+  return pipe != nullptr && pipe->generation == fork_generation() ? pipe->end.load(std::memory_order_acquire) : nullptr;
+}
+
+/// The owner of a buffer, if it is this process: which end, and as what. `error`: why there is none.
+struct Owner {
+  End* end;
+  uint32_t number;
+  bool is_writer;
+  int error;
+};
+Owner owner_of(raddr_t buffer);
+
+}  // namespace headroom::rpipe

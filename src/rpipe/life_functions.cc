@@ -1,0 +1,175 @@
+// The functions of rpipe.h that begin and end: all pipes of a process, and one pipe.
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "headroom/rpipe.h"
+#include "rpipe/address.h"
+#include "rpipe/export.h"
+#include "rpipe/find_mpi.h"
+#include "rpipe/handle.h"
+#include "rpipe/handles.h"
+#include "rpipe/messages.h"
+#include "rpipe/records.h"
+
+namespace headroom::rpipe {
+
+namespace {
+
+constexpr size_t kClosedHandles = 1024;                 // are kept before one is used again
+constexpr uint64_t kMostHeapBytes = uint64_t{1} << 36;  // of one direction; units have 31 bits
+
+struct Pipes {
+  std::vector<std::unique_ptr<::rpipe>> handles;
+  std::deque<::rpipe*> closed;
+  std::vector<std::unique_ptr<End>> retired;
+};
+
+Pipes pipes;
+base::FutexLock pipes_lock;
+uint32_t began_in = 0;  // fork_generation(); 0: it has not
+
+bool is_sound(const rpipe_options& options) {
+  return (options.flags & ~uint32_t{RPIPE_THREADS | RPIPE_PULL}) == 0 && options.width <= kMostBuffers &&
+         options.policy <= RPIPE_WORST_FIT && options.frees <= RPIPE_IMMEDIATE && options.backend <= RPIPE_NODE &&
+         options.padding == 0 && options.heap_bytes <= kMostHeapBytes;
+}
+
+void let_retired_go() {
+  for (size_t each = 0; each < pipes.retired.size();) {
+    if (pipes.retired[each]->try_to_go()) {
+      pipes.retired[each] = std::move(pipes.retired.back());
+      pipes.retired.pop_back();
+    } else {
+      ++each;
+    }
+  }
+}
+
+::rpipe* take_handle() {
+  if (pipes.closed.size() > kClosedHandles) {
+    ::rpipe* const handle = pipes.closed.front();
+    pipes.closed.pop_front();
+    return handle;
+  }
+  pipes.handles.push_back(std::make_unique<::rpipe>());
+  return pipes.handles.back().get();
+}
+
+int begin(const rpipe_bootstrap& bootstrap) {
+  pipes = Pipes{};  // a parent's, if this is a forked child
+  forget_ends();
+  forget_records();
+  const int error = begin_peers(bootstrap);
+  began_in = error == 0 ? fork_generation() : 0;
+  return error;
+}
+
+int close_end(::rpipe& pipe, End& end, int64_t timeout_ns) {
+  const int result = end.close(timeout_ns);
+  const base::LockHolder lock(pipes_lock);
+  pipe.end.store(nullptr, std::memory_order_release);
+  pipes.closed.push_back(&pipe);
+  pipes.retired.emplace_back(&end);
+  let_retired_go();
+  return result;
+}
+
+}  // namespace
+
+bool has_begun() { return began_in == fork_generation(); }
+
+}  // namespace headroom::rpipe
+
+using namespace headroom::rpipe;  // NOLINT(google-build-using-namespace): this is its C face
+
+extern "C" {
+
+RPIPE_EXPORT int rpipe_init_with(const rpipe_bootstrap* bootstrap) {
+  if (bootstrap == nullptr || bootstrap->size < sizeof(rpipe_bootstrap) || bootstrap->allgather == nullptr ||
+      bootstrap->ranks < 1 || bootstrap->rank < 0 || bootstrap->rank >= bootstrap->ranks ||
+      static_cast<uint32_t>(bootstrap->ranks) > kMostRanks) {
+    return -EINVAL;
+  }
+  return has_begun() ? -EALREADY : begin(*bootstrap);
+}
+
+RPIPE_EXPORT int rpipe_init(int* rank, int* ranks_out) {
+  if (has_begun()) {
+    return -EALREADY;
+  }
+  rpipe_bootstrap bootstrap = {};
+  int error = find_mpi(bootstrap);
+  error = error == 0 ? begin(bootstrap) : error;
+  if (error == 0 && rank != nullptr) {
+    *rank = bootstrap.rank;
+  }
+  if (error == 0 && ranks_out != nullptr) {
+    *ranks_out = bootstrap.ranks;
+  }
+  return error;
+}
+
+RPIPE_EXPORT int rpipe_finalize(int64_t timeout_ns) {
+  if (!has_begun()) {
+    return -EBADF;
+  }
+  int result = 0;
+  for (const std::unique_ptr<::rpipe>& handle : pipes.handles) {
+    if (End* const end = handle->end.load(std::memory_order_acquire)) {
+      const bool holds = end->reader.held() > 0;
+      const int closed = close_end(*handle, *end, timeout_ns);
+      result = result != 0 ? result : holds ? -EBUSY : closed == -EPIPE ? 0 : closed;
+    }
+  }
+  // What peers still use of this process's file lives as long as they have it mapped.
+  pipes = Pipes{};
+  forget_ends();
+  forget_records();
+  end_peers();
+  began_in = 0;
+  return result;
+}
+
+RPIPE_EXPORT int rpipe_open(rpipe_t* pipe, int peer, enum rpipe_role role, const rpipe_options* options) {
+  if (!has_begun()) {
+    return -EBADF;
+  }
+  rpipe_options all = {};
+  if (options != nullptr && options->size < sizeof all) {
+    return -EINVAL;
+  }
+  if (options != nullptr) {
+    memcpy(&all, options, sizeof all);
+  }
+  if (pipe == nullptr || peer < 0 || peer >= ranks() || role < RPIPE_READER || role > RPIPE_BOTH || !is_sound(all)) {
+    return -EINVAL;
+  }
+  Peer& other = peer_of(peer);
+  if (!other.is_on_node) {
+    say("rank %d: no pipe to rank %d: it is on another node (%s), and pipes reach the ranks of one node alone", own_rank(),
+        peer, other.host);
+    return -ENOTSUP;
+  }
+  const headroom::base::LockHolder lock(pipes_lock);
+  let_retired_go();
+  ::rpipe* const handle = take_handle();
+  auto end = std::make_unique<End>(*handle, other, role, all);
+  if (const int error = end->begin(next_opening(peer, all.channel))) {
+    pipes.closed.push_back(handle);
+    return error;
+  }
+  handle->generation = fork_generation();
+  handle->end.store(end.release(), std::memory_order_release);
+  *pipe = handle;
+  return 0;
+}
+
+RPIPE_EXPORT int rpipe_close(rpipe_t pipe, int64_t timeout_ns) {
+  End* const end = end_of(pipe);
+  return end == nullptr ? -EBADF : close_end(*pipe, *end, timeout_ns);
+}
+
+}  // extern "C"

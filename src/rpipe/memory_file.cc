@@ -1,0 +1,117 @@
+#include "rpipe/memory_file.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "rpipe/shared.h"
+
+namespace headroom::rpipe {
+
+namespace {
+
+uint64_t whole_pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+char* map(int file, uint64_t offset, uint64_t bytes) {
+  const long place =
+      base::system_call(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, offset);
+  return base::is_error(place) ? nullptr : reinterpret_cast<char*>(place);
+}
+
+}  // namespace
+
+MemoryFile::~MemoryFile() {
+  if (file_ >= 0) {
+    (void)base::system_call(SYS_close, file_);
+  }
+}
+
+bool MemoryFile::open() {
+  const long file = base::system_call(SYS_memfd_create, "rpipe", MFD_CLOEXEC);
+  file_ = base::is_error(file) ? -1 : static_cast<int>(file);
+  return file_ >= 0;
+}
+
+MemoryFile::Piece MemoryFile::allocate(uint64_t bytes) {
+  bytes = whole_pages(bytes);
+  const base::LockHolder lock(lock_);
+  for (Piece& piece : free_) {
+    if (piece.bytes == bytes) {
+      const Piece found = piece;
+      piece = free_.back();
+      free_.pop_back();
+      return found;
+    }
+  }
+  Piece piece = {end_, bytes, nullptr};
+  if (!base::file_may_have(end_ + bytes) || base::is_error(base::system_call(SYS_ftruncate, file_, end_ + bytes))) {
+    return piece;
+  }
+  piece.at = map(file_, end_, bytes);
+  if (piece.at != nullptr) {
+    end_ += bytes;
+  }
+  return piece;
+}
+
+void MemoryFile::release(const Piece& piece) {
+  (void)base::system_call(SYS_fallocate, file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, piece.offset, piece.bytes);
+  const base::LockHolder lock(lock_);
+  free_.push_back(piece);
+}
+
+int MemoryFile::populate(const Piece& piece, uint64_t from, uint64_t bytes) const {
+  const long result = base::system_call(SYS_fallocate, file_, 0, piece.offset + from, bytes);
+  if (!base::is_error(result)) {
+    return 0;
+  }
+  return result == -ENOSPC ? -ENOMEM : static_cast<int>(result);
+}
+
+PeerMemory::~PeerMemory() {
+  for (const Mapping& mapping : mappings_) {
+    (void)base::system_call(SYS_munmap, mapping.at, mapping.bytes);
+  }
+  if (file_ >= 0) {
+    (void)base::system_call(SYS_close, file_);
+  }
+}
+
+char* PeerMemory::at(uint64_t offset, uint64_t bytes) {
+  const base::LockHolder lock(lock_);
+  for (const Mapping& mapping : mappings_) {
+    if (mapping.offset <= offset && offset + bytes <= mapping.offset + mapping.bytes) {
+      return mapping.at + (offset - mapping.offset);
+    }
+  }
+  const uint64_t first = offset / kPageBytes * kPageBytes;
+  const uint64_t end = whole_pages(offset + bytes);
+  struct stat status = {};
+  if (end <= offset || base::is_error(base::system_call(SYS_fstat, file_, &status)) ||
+      end > static_cast<uint64_t>(status.st_size)) {
+    return nullptr;
+  }
+  char* const place = map(file_, first, end - first);
+  if (place == nullptr) {
+    return nullptr;
+  }
+  mappings_.push_back({first, end - first, place});
+  return place + (offset - first);
+}
+
+void PeerMemory::forget(uint64_t offset, uint64_t bytes) {
+  const base::LockHolder lock(lock_);
+  for (Mapping& mapping : mappings_) {
+    if (mapping.offset == offset && mapping.bytes == whole_pages(bytes)) {
+      (void)base::system_call(SYS_munmap, mapping.at, mapping.bytes);
+      mapping = mappings_.back();
+      mappings_.pop_back();
+      return;
+    }
+  }
+}
+
+}  // namespace headroom::rpipe

@@ -1,0 +1,402 @@
+#include "rpipe/peers.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "base/passed_descriptors.h"
+
+namespace headroom::rpipe {
+
+namespace {
+
+using base::is_error;
+using base::system_call;
+
+/// What a process tells the others at the beginning.
+struct Card {
+  uint64_t nonce;     // names its socket
+  char host[64];      // its name, for messages
+  char node[96];      // equal for those who can share memory: the kernel's boot, and the name space of sockets
+  cpu_set_t may_use;  // processors
+};
+
+struct Ranks {
+  int self = 0;
+  int count = 0;
+  uint64_t nonce = 0;
+  uint32_t oversubscribed = 0;
+  MemoryFile memory;
+  MemoryFile::Piece root_piece;
+  Root* root = nullptr;
+  int listener = -1;
+  std::unique_ptr<Peer[]> peers;
+  std::vector<Card> cards;
+  std::vector<int> accepted;  // connections whose other end has not said who it is
+  base::FutexLock lock;       // of connections
+};
+
+Ranks* known = nullptr;
+std::atomic<uint32_t> generation{1};
+
+void read_line(const char* path, char* text, size_t room) {
+  const long file = system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+  const long bytes = is_error(file) ? 0 : system_call(SYS_read, file, text, room - 1);
+  text[is_error(bytes) ? 0 : bytes] = 0;
+  if (!is_error(file)) {
+    (void)system_call(SYS_close, file);
+  }
+}
+
+Card own_card(uint64_t nonce) {
+  Card card = {};
+  card.nonce = nonce;
+  gethostname(card.host, sizeof card.host - 1);
+  char boot[48] = {};
+  char network[32] = {};
+  read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+  (void)system_call(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/net", network, sizeof network - 1);
+  boot[strcspn(boot, "\n")] = 0;
+  (void)snprintf(card.node, sizeof card.node, "%s %s", boot, network);
+  (void)system_call(SYS_sched_getaffinity, 0, sizeof card.may_use, &card.may_use);
+  return card;
+}
+
+socklen_t socket_name(sockaddr_un& name, uint64_t nonce, int rank) {
+  name = {};
+  name.sun_family = AF_UNIX;
+  const int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "headroom-rpipe-%016llx-%d",
+                              static_cast<unsigned long long>(nonce), rank);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+}
+
+int make_socket() {
+  const long made = system_call(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  return is_error(made) ? -1 : static_cast<int>(made);
+}
+
+int listen_here() {
+  sockaddr_un name;
+  const socklen_t length = socket_name(name, known->nonce, known->self);
+  known->listener = make_socket();
+  if (known->listener < 0) {
+    return -EMFILE;
+  }
+  const long bound = system_call(SYS_bind, known->listener, &name, length);
+  const long listens = is_error(bound) ? bound : system_call(SYS_listen, known->listener, 4096);
+  return is_error(listens) ? static_cast<int>(listens) : 0;
+}
+
+/// Only processes of the same user are spoken with: the name could be guessed by nobody, but it can be listed.
+bool is_own_user(int connection) {
+  ucred who = {};
+  socklen_t bytes = sizeof who;
+  return !is_error(system_call(SYS_getsockopt, connection, SOL_SOCKET, SO_PEERCRED, &who, &bytes)) && who.uid == geteuid();
+}
+
+/// The peer's file came: it is mapped, and tells whose it is. False if it is none of ours.
+bool take_file(int connection, int file) {
+  auto memory = Root{};
+  if (system_call(SYS_pread64, file, &memory, offsetof(Root, bell), 0) != static_cast<long>(offsetof(Root, bell)) ||
+      memory.magic != kMagic || memory.layout != kLayout || memory.rank < 0 || memory.rank >= known->count ||
+      memory.nonce != known->cards[static_cast<size_t>(memory.rank)].nonce) {
+    (void)system_call(SYS_close, file);
+    return false;
+  }
+  Peer& peer = known->peers[memory.rank];
+  if (peer.root.load(std::memory_order_relaxed) != nullptr) {
+    (void)system_call(SYS_close, file);
+    return false;
+  }
+  peer.memory.open(file);
+  char* const root = peer.memory.at(0, sizeof(Root) + sizeof(uint64_t) * static_cast<uint64_t>(known->count));
+  if (root == nullptr) {
+    return false;
+  }
+  peer.connection = connection;
+  peer.root.store(reinterpret_cast<Root*>(root), std::memory_order_release);
+  return true;
+}
+
+enum class Came { kNothing, kFile, kEnd };
+
+Came receive_file(int connection) {
+  int file[1];
+  const base::ReceivedDescriptors received = base::receive_descriptors(connection, MSG_DONTWAIT, file);
+  if (received.result == -EAGAIN || received.result == -EINTR) {
+    return Came::kNothing;
+  }
+  if (received.result != 1 || !received.has_all) {
+    return Came::kEnd;
+  }
+  return take_file(connection, file[0]) ? Came::kFile : Came::kEnd;
+}
+
+bool accept_all() {
+  bool some = false;
+  for (;;) {
+    const long connection = system_call(SYS_accept4, known->listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (is_error(connection)) {
+      return some;
+    }
+    some = true;
+    const int own[1] = {known->memory.descriptor()};
+    if (is_own_user(static_cast<int>(connection)) && base::send_descriptors(static_cast<int>(connection), 'R', own)) {
+      known->accepted.push_back(static_cast<int>(connection));
+    } else {
+      (void)system_call(SYS_close, connection);
+    }
+  }
+}
+
+bool hear_accepted() {
+  bool some = false;
+  for (size_t each = 0; each < known->accepted.size();) {
+    const int connection = known->accepted[each];
+    const Came came = receive_file(connection);
+    if (came == Came::kNothing) {
+      ++each;
+      continue;
+    }
+    if (came == Came::kEnd) {
+      (void)system_call(SYS_close, connection);
+    }
+    some = true;
+    known->accepted[each] = known->accepted.back();
+    known->accepted.pop_back();
+  }
+  return some;
+}
+
+/// A connection that was refused, or ended before an answer came: its process has ended.
+bool hear_answers() {
+  bool some = false;
+  for (int rank = known->self + 1; rank < known->count; ++rank) {
+    Peer& peer = known->peers[rank];
+    if (peer.connection < 0 || peer.root.load(std::memory_order_relaxed) != nullptr) {
+      continue;
+    }
+    const Came came = receive_file(peer.connection);
+    if (came == Came::kEnd) {
+      peer.is_dead.store(true, std::memory_order_release);
+      (void)system_call(SYS_close, peer.connection);
+      peer.connection = -1;
+    }
+    some |= came != Came::kNothing;
+  }
+  return some;
+}
+
+void start_connection(Peer& peer) {
+  sockaddr_un name;
+  const socklen_t length = socket_name(name, known->cards[static_cast<size_t>(peer.rank)].nonce, peer.rank);
+  const int connection = make_socket();
+  if (connection < 0) {
+    return;
+  }
+  const long result = system_call(SYS_connect, connection, &name, length);
+  const int own[1] = {known->memory.descriptor()};
+  if (!is_error(result) && base::send_descriptors(connection, 'R', own)) {
+    peer.connection = connection;
+    return;
+  }
+  (void)system_call(SYS_close, connection);
+  if (result == -ECONNREFUSED) {  // nobody has that socket any more; -EAGAIN: many connect at a time
+    peer.is_dead.store(true, std::memory_order_release);
+  }
+}
+
+/// Whether nobody has its socket any more. A connection that closes again without a word disturbs nobody.
+bool has_left(const Peer& peer) {
+  sockaddr_un name;
+  const socklen_t length = socket_name(name, known->cards[static_cast<size_t>(peer.rank)].nonce, peer.rank);
+  const int connection = make_socket();
+  if (connection < 0) {
+    return false;
+  }
+  const long result = system_call(SYS_connect, connection, &name, length);
+  (void)system_call(SYS_close, connection);
+  return result == -ECONNREFUSED;
+}
+
+void close_connections() {
+  const auto close_one = [](int& descriptor) {
+    if (descriptor >= 0) {
+      (void)system_call(SYS_close, descriptor);
+      descriptor = -1;
+    }
+  };
+  close_one(known->listener);
+  for (int& connection : known->accepted) {
+    close_one(connection);
+  }
+  for (int rank = 0; rank < known->count; ++rank) {
+    close_one(known->peers[rank].connection);
+  }
+}
+
+void after_fork_in_child() {
+  generation.fetch_add(1, std::memory_order_relaxed);
+  if (known != nullptr) {
+    close_connections();
+    known = nullptr;  // left to the end of the process: nobody of it holds anything of the parent's
+  }
+}
+
+void count_processors() {
+  cpu_set_t all = {};
+  uint32_t on_node = 0;
+  const Card& own = known->cards[static_cast<size_t>(known->self)];
+  for (const Card& card : known->cards) {
+    if (strcmp(card.node, own.node) == 0) {
+      ++on_node;
+      CPU_OR(&all, &all, &card.may_use);
+    }
+  }
+  known->oversubscribed = on_node > static_cast<uint32_t>(std::max(1, CPU_COUNT(&all))) ? 1 : 0;
+}
+
+int make_root() {
+  if (!known->memory.open()) {
+    return -EMFILE;
+  }
+  known->root_piece = known->memory.allocate(sizeof(Root) + sizeof(uint64_t) * static_cast<uint64_t>(known->count));
+  if (known->root_piece.at == nullptr) {
+    return -ENOMEM;
+  }
+  known->root = reinterpret_cast<Root*>(known->root_piece.at);
+  known->root->rank = known->self;
+  known->root->nonce = known->nonce;
+  known->root->layout = kLayout;
+  known->root->magic = kMagic;
+  return 0;
+}
+
+void know(const Card& own) {
+  known->peers = std::make_unique<Peer[]>(static_cast<size_t>(known->count));
+  for (int rank = 0; rank < known->count; ++rank) {
+    const Card& card = known->cards[static_cast<size_t>(rank)];
+    Peer& peer = known->peers[rank];
+    peer.rank = rank;
+    peer.is_on_node = strcmp(card.node, own.node) == 0;
+    memcpy(peer.host, card.host, sizeof peer.host);
+    peer.host[sizeof peer.host - 1] = 0;
+  }
+  known->peers[known->self].memory.open(
+      static_cast<int>(system_call(SYS_fcntl, known->memory.descriptor(), F_DUPFD_CLOEXEC, 0)));
+  known->peers[known->self].root.store(known->root, std::memory_order_release);
+  count_processors();
+}
+
+}  // namespace
+
+int begin_peers(const rpipe_bootstrap& bootstrap) {
+  static bool handles_forks = false;
+  if (!handles_forks) {
+    handles_forks = true;
+    pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  }
+  known = new Ranks;
+  known->self = bootstrap.rank;
+  known->count = bootstrap.ranks;
+  (void)system_call(SYS_getrandom, &known->nonce, sizeof known->nonce, 0);
+  int error = make_root();
+  error = error == 0 ? listen_here() : error;
+  const Card own = own_card(known->nonce);
+  known->cards.resize(static_cast<size_t>(known->count));
+  // All take part, whatever happened here: the others wait.
+  const int spoken = bootstrap.allgather(bootstrap.context, &own, known->cards.data(), sizeof own);
+  error = spoken != 0 ? -EPROTO : error;
+  if (error != 0) {
+    if (known->listener >= 0) {
+      (void)system_call(SYS_close, known->listener);
+    }
+    delete known;
+    known = nullptr;
+    return error;
+  }
+  know(own);
+  return 0;
+}
+
+void end_peers() {
+  if (known != nullptr) {
+    close_connections();
+    (void)system_call(SYS_munmap, known->root_piece.at, known->root_piece.bytes);
+    delete known;
+    known = nullptr;
+  }
+}
+
+int own_rank() { return known->self; }
+int ranks() { return known->count; }
+bool is_oversubscribed() { return known->oversubscribed != 0; }
+Root& own_root() { return *known->root; }
+MemoryFile& own_memory() { return known->memory; }
+Peer& peer_of(int rank) { return known->peers[rank]; }
+
+void connect_to(Peer& peer) {
+  const base::LockHolder lock(known->lock);
+  if (peer.rank > known->self && peer.connection < 0 && !peer.is_dead.load(std::memory_order_relaxed)) {
+    start_connection(peer);
+  }
+}
+
+bool look_for_peers() {
+  const base::LockHolder lock(known->lock);
+  const bool came = accept_all();
+  const bool heard = hear_accepted();
+  return hear_answers() || came || heard;
+}
+
+bool look_whether_dead(Peer& peer) {
+  if (peer.is_dead.load(std::memory_order_acquire) || peer.rank == known->self) {
+    return peer.is_dead.load(std::memory_order_relaxed);
+  }
+  const base::LockHolder lock(known->lock);
+  bool dead = false;
+  if (peer.connection >= 0) {
+    char byte;
+    dead = system_call(SYS_recvfrom, peer.connection, &byte, 1, MSG_PEEK | MSG_DONTWAIT, nullptr, nullptr) == 0;
+  } else {
+    dead = has_left(peer);
+  }
+  if (dead) {
+    peer.is_dead.store(true, std::memory_order_release);
+  }
+  return dead;
+}
+
+void wait_for_peers(int64_t timeout_ns) {
+  std::vector<pollfd> all;
+  {
+    const base::LockHolder lock(known->lock);
+    all.push_back({known->listener, POLLIN, 0});
+    for (const int connection : known->accepted) {
+      all.push_back({connection, POLLIN, 0});
+    }
+    for (int rank = known->self + 1; rank < known->count; ++rank) {
+      const Peer& peer = known->peers[rank];
+      if (peer.connection >= 0 && peer.root.load(std::memory_order_relaxed) == nullptr) {
+        all.push_back({peer.connection, POLLIN, 0});
+      }
+    }
+  }
+  const timespec time = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+  (void)system_call(SYS_ppoll, all.data(), all.size(), &time, nullptr, 0);
+}
+
+uint32_t fork_generation() { return generation.load(std::memory_order_relaxed); }
+
+}  // namespace headroom::rpipe

@@ -1,0 +1,59 @@
+// The processes that may share pipes: who is on this node, how two of them get each other's file, and who has died.
+//
+// Each process listens on an abstract socket, whose name the others learn when all begin. Of two that open a pipe to each other
+// the lower rank connects and sends its file; the other accepts, and answers with its own. Nobody waits for that: it goes on
+// whenever a call on a pipe that was not met finds nothing to do (look_for_peers()). The connection stays: the kernel closes it
+// when a process ends in whatever way, which is how its peers know, on every kernel and in containers.
+//
+// A forked child has no pipes: the handler of fork() closes its copies of the connections, else a parent's death would not be
+// seen while a child lives.
+//
+// Thread-safe, except for begin_peers() and end_peers().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "headroom/rpipe.h"
+#include "rpipe/memory_file.h"
+#include "rpipe/shared.h"
+
+namespace headroom::rpipe {
+
+struct Peer {
+  int rank = -1;
+  bool is_on_node = false;
+  char host[64] = {};
+  std::atomic<Root*> root{nullptr};  // once its file is here (release)
+  std::atomic<bool> is_dead{false};
+  PeerMemory memory;
+  int connection = -1;
+};
+
+/// Learns of all ranks by `bootstrap`. 0 or a negative error number.
+int begin_peers(const rpipe_bootstrap& bootstrap);
+/// Leaves them.
+void end_peers();
+
+int own_rank();
+int ranks();
+/// How many ranks of this node there are for each processor that they may use, rounded up: 1 where each has its own.
+bool is_oversubscribed();
+Root& own_root();
+MemoryFile& own_memory();
+Peer& peer_of(int rank);
+
+/// Asks for the peer's file, if it is on this node and not this process; it comes some time later.
+void connect_to(Peer& peer);
+/// Moves what connects. True if something came of it.
+bool look_for_peers();
+/// Looks whether the peer has died; `is_dead` says so from then on.
+bool look_whether_dead(Peer& peer);
+/// Sleeps until somebody connects or answers, or the time is over.
+void wait_for_peers(int64_t timeout_ns);
+
+/// Counts the forks that this process comes from: what was made before is not its own.
+uint32_t fork_generation();
+
+}  // namespace headroom::rpipe

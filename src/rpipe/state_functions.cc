@@ -1,0 +1,158 @@
+// The functions of rpipe.h that tell something: which of many pipes is ready, how one stands, why it broke.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "headroom/rpipe.h"
+#include "rpipe/export.h"
+#include "rpipe/handle.h"
+
+namespace headroom::rpipe {
+
+namespace {
+
+/// Whether a call on the pipe would return at once: there is a message, or room, or it is broken or closed.
+bool is_ready(const ::rpipe* pipe, bool to_write) {
+  End* const end = end_of(pipe);
+  if (end == nullptr || (to_write ? !end->writes() : !end->reads())) {
+    return true;
+  }
+  if (to_write) {
+    return end->has_room();
+  }
+  const base::LockHolder lock(end->read_lock, end->is_for_threads());
+  uint64_t bytes = 0;
+  return end->try_peek(bytes) != -EAGAIN;
+}
+
+/// The first that is ready, from `first` on, around; -1 if there is none.
+int find_ready(const rpipe_t* pipes, const unsigned char* write, int count, int first) {
+  for (int step = 0; step < count; ++step) {
+    const int each = (first + step) % count;
+    if (is_ready(pipes[each], write != nullptr && write[each] != 0)) {
+      return each;
+    }
+  }
+  return -1;
+}
+
+/// Nobody rings who is not connected: while a pipe's peer is not, connections are waited for. -1 once all are, or the time is
+/// over; `timeout_ns` is less by the time that this took.
+int find_ready_while_unconnected(const rpipe_t* pipes, const unsigned char* write, int count, int first, int64_t& timeout_ns) {
+  constexpr int64_t kLongestLookNs = 50'000'000;
+  const uint64_t began_ns = base::monotonic_ns();
+  const int64_t whole_ns = timeout_ns;
+  for (;;) {
+    const int found = find_ready(pipes, write, count, first);
+    bool all_connected = true;
+    for (int each = 0; found < 0 && each < count; ++each) {
+      Peer& peer = end_of(pipes[each])->peer();
+      if (peer.root.load(std::memory_order_acquire) == nullptr) {
+        all_connected = false;
+        (void)look_whether_dead(peer);
+      }
+    }
+    const int64_t left = whole_ns < 0 ? INT64_MAX : whole_ns - static_cast<int64_t>(base::monotonic_ns() - began_ns);
+    timeout_ns = whole_ns < 0 ? whole_ns : std::max<int64_t>(left, 1);
+    if (found >= 0 || all_connected || left <= 0) {
+      return found;
+    }
+    wait_for_peers(std::min(left, kLongestLookNs));
+  }
+}
+
+}  // namespace
+}  // namespace headroom::rpipe
+
+using namespace headroom::rpipe;  // NOLINT(google-build-using-namespace): this is its C face
+
+extern "C" {
+
+RPIPE_EXPORT int rpipe_wait_any(const rpipe_t* pipes, const unsigned char* write, int count, int* which, int64_t timeout_ns) {
+  if (!has_begun()) {
+    return -EBADF;
+  }
+  if (pipes == nullptr || count < 1 || which == nullptr) {
+    return -EINVAL;
+  }
+  static std::atomic<int> last{-1};
+  const int first = (last.load(std::memory_order_relaxed) + 1) % count;
+  note_thread();
+  int found = -1;
+  if (timeout_ns != RPIPE_NOWAIT) {
+    found = find_ready_while_unconnected(pipes, write, count, first, timeout_ns);
+  }
+  Waiter waiter(timeout_ns);
+  while (found < 0 && (found = find_ready(pipes, write, count, first)) < 0) {
+    if (const int over = waiter.pause()) {
+      return over;
+    }
+    for (int each = 0; waiter.is_long() && each < count; ++each) {
+      (void)look_whether_dead(end_of(pipes[each])->peer());
+    }
+  }
+  last.store(found, std::memory_order_relaxed);
+  *which = found;
+  return 0;
+}
+
+RPIPE_EXPORT int rpipe_read_state(rpipe_t pipe, rpipe_state* state) {
+  End* const end = end_of(pipe);
+  if (end == nullptr) {
+    return -EBADF;
+  }
+  if (state == nullptr || state->size < sizeof *state) {
+    return -EINVAL;
+  }
+  const uint32_t size = state->size;
+  *state = {};
+  state->size = size;
+  end->fill_state(*state);
+  return 0;
+}
+
+RPIPE_EXPORT const char* rpipe_reason(rpipe_t pipe) {
+  const End* const end = end_of(pipe);
+  return end == nullptr ? "the pipe is closed, or another process's" : end->reason();
+}
+
+RPIPE_EXPORT const char* rpipe_error(int error) {
+  switch (-error) {
+    case 0:
+      return "no error";
+    case EINVAL:
+      return "an argument is wrong";
+    case EBADF:
+      return "the pipe is closed, or another process's, or rpipe_init() was not called";
+    case EPERM:
+      return "the pipe does not go that way";
+    case EPIPE:
+      return "the peer has ended or closed its end";
+    case EPROTO:
+      return "the two ends do not fit";
+    case EAGAIN:
+      return "nothing there now";
+    case ETIMEDOUT:
+      return "the time is over";
+    case EMSGSIZE:
+      return "larger than the heap may be, or than there is room for";
+    case ENOMEM:
+      return "no memory";
+    case EDEADLK:
+      return "both ends wait for each other";
+    case EALREADY:
+      return "done before";
+    case EFAULT:
+      return "no such buffer, or not this rank's now";
+    case EBUSY:
+      return "buffers that were read were not freed";
+    case ENOTSUP:
+      return "it cannot be had here";
+    case EMFILE:
+      return "this process has no file descriptor left";
+    default:
+      return "an error of the system";
+  }
+}
+
+}  // extern "C"
