@@ -52,16 +52,16 @@ Layout* layout_of(const Content& content) { return const_cast<Layout*>(content.l
 /// How long content may be that goes in the record although it could be fetched.
 uint64_t Endpoint::most_in_record(int member, SendKind kind) const {
   if (kind == SendKind::kBroadcast && !pager::is_armed()) {
-    return kBroadcastInlineBytes;
+    return kOneWayInlineBytes;
   }
   // Chunks are not given back, and count. A few channels may take several each, but not those to all of many ranks.
   constexpr uint64_t kMuch = 4 << 20;
   constexpr uint64_t kFewChunks = 8;
   const uint64_t few = memory_.used_bytes() < kMuch ? kFewChunks : 2;
   if (writers_[member].has_room(few) && !pager::is_armed()) {
-    return kInlineBytes;
+    return kind == SendKind::kRooted ? kOneWayInlineBytes : kInlineBytes;
   }
-  return kind == SendKind::kStandard ? kLeastInlineBytes : kCollectiveInlineBytes;
+  return kind == SendKind::kStandard ? kLeastInlineBytes : kInlineBytes;
 }
 
 /// `passes_on`: not if others follow, whose beginning may share a line with its end.
@@ -134,7 +134,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
                            Sending*& sending) {
   const Guard guard(*this);
   const bool synchronous = kind == SendKind::kSynchronous;
-  const bool collective = kind == SendKind::kCollective || kind == SendKind::kBroadcast;
+  const bool collective = kind != SendKind::kStandard && !synchronous;
   trace::count_alone(collective ? Counter::kMessagesCollective : Counter::kMessagesDirect);
   trace::count_alone(collective ? Counter::kMessagesCollectiveBytes : Counter::kMessagesDirectBytes, content.bytes);
   // Where each process has a core of its own, and the receiver waits for this message and not for several.
