@@ -68,8 +68,8 @@ DEBIAN = [
 ]
 
 
-def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | None = None) -> Path:
-    """Compiles tests/programs/SOURCE once for this MPI (None: without MPI)."""
+def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | None = None, libraries: tuple = ()) -> Path:
+    """Compiles tests/programs/SOURCE (or another one, by its whole path) once for this MPI (None: without MPI)."""
     path = ROOT / "tests/programs" / source
     name = f"{path.stem}-{mpi.name if mpi else 'plain'}{''.join(re.sub(r'[^a-zA-Z0-9]', '', flag) for flag in flags)}"
     program = BUILD / "tests" / name
@@ -80,7 +80,7 @@ def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | N
     if program.exists() and program.stat().st_mtime > newest:
         return program
     program.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([used, "-O2", "-g", *flags, "-o", str(program), str(path), "-lpthread"], check=True, timeout=120)
+    subprocess.run([used, "-O2", "-g", *flags, "-o", str(program), str(path), "-lpthread", *libraries], check=True, timeout=120)
     return program
 
 

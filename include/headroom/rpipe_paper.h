@@ -29,7 +29,7 @@ static inline raddr_t rpipe_paper_alloc(rpipe_t pipe, size_t bytes) {
 #define rmalloc(pipe, bytes) rpipe_paper_alloc(pipe, bytes)
 #define rmem(pipe, buffer) ((void)(pipe), rpipe_at(buffer))
 #define rwrite(pipe, buffer) ((void)(pipe), rpipe_write(buffer, RPIPE_ALL, RPIPE_FOREVER))
-#define rread(pipe, buffer) rpipe_read(pipe, &(buffer), NULL, RPIPE_FOREVER)
+#define rread(pipe, buffer, bytes) ((void)(bytes), rpipe_read(pipe, &(buffer), NULL, RPIPE_FOREVER))
 #define rfree(buffer) rpipe_free(buffer)
 
 #endif

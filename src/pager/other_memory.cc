@@ -107,7 +107,8 @@ int64_t measure() {
   while (const char* line = lines.next()) {
     if (begins_mapping(line)) {
       messages = strstr(line, "/memfd:headroom-messages") != nullptr;
-      ours = strstr(line, "/memfd:headroom-") != nullptr && !messages;
+      // Pipes' heaps (src/rpipe) are reserved as they grow.
+      ours = (strstr(line, "/memfd:headroom-") != nullptr && !messages) || strstr(line, "/memfd:rpipe") != nullptr;
       shared = strstr(line, " /dev/shm/") != nullptr || strstr(line, " /SYSV") != nullptr ||
                strstr(line, " /memfd:") != nullptr ||
                strstr(line, " /dev/zero (deleted)") != nullptr;  // anonymous memory that is shared

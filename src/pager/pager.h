@@ -42,6 +42,9 @@
 
 namespace headroom::pager {
 
+/// What a rank must be able to have in memory while it computes.
+inline constexpr int64_t kFloorBytes = 4 << 20;
+
 /// Joins the node session, opens the partition and starts the pager thread; once a process, any thread may call it and all
 /// wait for the first. kUnavailable or kNoMemory if this process cannot have evictable memory (said once).
 base::Status start();

@@ -22,7 +22,6 @@ inline constexpr int kFreshRuns = 32;
 inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
 static_assert(kTransferBlocks * arena::kBlockBytes == kStripeBytes);
 inline constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
-inline constexpr int64_t kFloorBytes = 4 << 20;         // what a rank must be able to have while it computes
 inline constexpr int64_t kWaitingFloorBytes = 1 << 20;  // what it may keep while it waits
 
 /// A sequential reader: blocks up to `end`, and without it, are to be read ahead.

@@ -7,6 +7,7 @@
 
 #include "rpipe/address.h"
 #include "rpipe/handles.h"
+#include "rpipe/host.h"
 #include "rpipe/records.h"
 
 namespace headroom::rpipe {
@@ -141,6 +142,7 @@ int End::meet() {
 int End::wait_for_connection(int64_t& timeout_ns) {
   constexpr int64_t kLongestLookNs = 50'000'000;
   const uint64_t began_ns = base::monotonic_ns();
+  HostWait host_wait;
   while (peer_.root.load(std::memory_order_acquire) == nullptr) {
     const int error = meet();
     if (error != -EAGAIN) {
@@ -150,6 +152,7 @@ int End::wait_for_connection(int64_t& timeout_ns) {
     if (left <= 0) {
       return -ETIMEDOUT;
     }
+    host_wait.begin();
     wait_for_peers(std::min(left, kLongestLookNs));
     (void)look_whether_dead(peer_);
   }
@@ -270,6 +273,9 @@ int End::close(int64_t timeout_ns) {
       return error == 0 ? -EAGAIN : writer.is_all_taken() ? 0 : error;
     });
     result = result == -EAGAIN ? -ETIMEDOUT : result;
+  }
+  if (host() != nullptr) {
+    host()->count(writer.written(), writer.written_bytes());
   }
   own_->state.store(static_cast<uint32_t>(EndState::kClosed), std::memory_order_release);
   if (writes()) {

@@ -11,6 +11,7 @@
 #include "rpipe/find_mpi.h"
 #include "rpipe/handle.h"
 #include "rpipe/handles.h"
+#include "rpipe/host.h"
 #include "rpipe/messages.h"
 #include "rpipe/records.h"
 
@@ -62,6 +63,7 @@ int begin(const rpipe_bootstrap& bootstrap) {
   pipes = Pipes{};  // a parent's, if this is a forked child
   forget_ends();
   forget_records();
+  find_host();
   const int error = begin_peers(bootstrap);
   began_in = error == 0 ? fork_generation() : 0;
   return error;

@@ -24,6 +24,9 @@ char* map(int file, uint64_t offset, uint64_t bytes) {
 }  // namespace
 
 MemoryFile::~MemoryFile() {
+  for (const Piece& piece : all_) {
+    (void)base::system_call(SYS_munmap, piece.at, piece.bytes);
+  }
   if (file_ >= 0) {
     (void)base::system_call(SYS_close, file_);
   }
@@ -53,6 +56,7 @@ MemoryFile::Piece MemoryFile::allocate(uint64_t bytes) {
   piece.at = map(file_, end_, bytes);
   if (piece.at != nullptr) {
     end_ += bytes;
+    all_.push_back(piece);
   }
   return piece;
 }

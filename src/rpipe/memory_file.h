@@ -23,6 +23,7 @@ class MemoryFile {
   };
 
   MemoryFile() = default;
+  /// Unmaps all pieces; peers keep what they have mapped.
   ~MemoryFile();
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
@@ -41,6 +42,7 @@ class MemoryFile {
  private:
   int file_ = -1;
   uint64_t end_ = 0;
+  std::vector<Piece> all_;
   std::vector<Piece> free_;
   base::FutexLock lock_;
 };

@@ -38,7 +38,6 @@ struct Ranks {
   uint64_t nonce = 0;
   uint32_t oversubscribed = 0;
   MemoryFile memory;
-  MemoryFile::Piece root_piece;
   Root* root = nullptr;
   int listener = -1;
   std::unique_ptr<Peer[]> peers;
@@ -271,11 +270,11 @@ int make_root() {
   if (!known->memory.open()) {
     return -EMFILE;
   }
-  known->root_piece = known->memory.allocate(sizeof(Root) + sizeof(uint64_t) * static_cast<uint64_t>(known->count));
-  if (known->root_piece.at == nullptr) {
+  const MemoryFile::Piece piece = known->memory.allocate(sizeof(Root) + sizeof(uint64_t) * static_cast<uint64_t>(known->count));
+  if (piece.at == nullptr) {
     return -ENOMEM;
   }
-  known->root = reinterpret_cast<Root*>(known->root_piece.at);
+  known->root = reinterpret_cast<Root*>(piece.at);
   known->root->rank = known->self;
   known->root->nonce = known->nonce;
   known->root->layout = kLayout;
@@ -333,7 +332,6 @@ int begin_peers(const rpipe_bootstrap& bootstrap) {
 void end_peers() {
   if (known != nullptr) {
     close_connections();
-    (void)system_call(SYS_munmap, known->root_piece.at, known->root_piece.bytes);
     delete known;
     known = nullptr;
   }

@@ -104,13 +104,8 @@ void give_record_back(int rank, uint64_t offset) {
 
 void forget_records() {
   const base::LockHolder holder(lock);
-  if (records != nullptr) {
-    for (const MemoryFile::Piece& piece : records->pieces) {
-      (void)base::system_call(SYS_munmap, piece.at, piece.bytes);
-    }
-    delete records;
-    records = nullptr;
-  }
+  delete records;
+  records = nullptr;
 }
 
 }  // namespace headroom::rpipe

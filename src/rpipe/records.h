@@ -16,7 +16,7 @@ Record* take_record(int rank, uint64_t& offset);
 uint32_t next_opening(int rank, uint32_t channel);
 /// Nobody looks at it any more.
 void give_record_back(int rank, uint64_t offset);
-/// Forgets all.
+/// Forgets all; the file goes with the peers (end_peers()).
 void forget_records();
 
 }  // namespace headroom::rpipe

@@ -42,6 +42,7 @@ int find_ready_while_unconnected(const rpipe_t* pipes, const unsigned char* writ
   constexpr int64_t kLongestLookNs = 50'000'000;
   const uint64_t began_ns = base::monotonic_ns();
   const int64_t whole_ns = timeout_ns;
+  HostWait host_wait;
   for (;;) {
     const int found = find_ready(pipes, write, count, first);
     bool all_connected = true;
@@ -57,6 +58,7 @@ int find_ready_while_unconnected(const rpipe_t* pipes, const unsigned char* writ
     if (found >= 0 || all_connected || left <= 0) {
       return found;
     }
+    host_wait.begin();
     wait_for_peers(std::min(left, kLongestLookNs));
   }
 }

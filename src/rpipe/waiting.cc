@@ -34,6 +34,7 @@ Waiter::~Waiter() {
 bool Waiter::is_patient() const { return looks_ >= (is_oversubscribed() ? kFewSpins : kSpins) + kFewYields; }
 
 void Waiter::sleep(int64_t most_ns) {
+  host_wait_.begin();
   base::futex_wait(&own_root().bell, bell_, std::min(most_ns, kLongestSleepNs), true);
   ++sleeps_;
   is_long_ = true;

@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "base/system_calls.h"
+#include "rpipe/host.h"
 #include "rpipe/peers.h"
 
 namespace headroom::rpipe {
@@ -46,6 +47,7 @@ class Waiter {
   uint32_t bell_ = 0;
   uint32_t sleeps_ = 0;
   bool announced_ = false;
+  HostWait host_wait_;
   bool is_long_ = false;
 };
 

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "rpipe/host.h"
+
 namespace headroom::rpipe {
 
 namespace {
@@ -21,6 +23,9 @@ constexpr uint16_t kGenerations = 0x7ff;  // as many bits as an address has for 
 }  // namespace
 
 Writer::~Writer() {
+  if (host() != nullptr && heap_.units() > 0) {
+    host()->give_back(heap_.units() * kUnitBytes);
+  }
   if (buffers_ != nullptr) {
     (void)base::system_call(SYS_munmap, buffers_, kMostBuffers * sizeof(Buffer));
     (void)base::system_call(SYS_munmap, small_, kMostBuffers * kUnitBytes);
@@ -214,7 +219,13 @@ int Writer::grow_heap(uint32_t units, bool may_grow) {
   if (next <= now || (!may_grow && next > kEasyHeapBytes && heap_.used_units() > 0)) {
     return -EAGAIN;
   }
+  if (host() != nullptr && !host()->take(next - now)) {
+    return -ENOMEM;
+  }
   if (const int error = file_->populate(heap_piece_, now, next - now)) {
+    if (host() != nullptr) {
+      host()->give_back(next - now);
+    }
     return error;
   }
   heap_.grow(static_cast<uint32_t>(next / kUnitBytes));

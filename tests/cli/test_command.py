@@ -434,6 +434,23 @@ def test_bench_messages(tmp_path):
     assert refused.returncode != 0 and "--mpi names a folder with bin/mpicc and bin/mpiexec" in refused.stderr
 
 
+def test_bench_rpipe(tmp_path):
+    """All ways give figures, plain and under Headroom, and the ratios are those of the figures."""
+    figures = tmp_path / "figures.json"
+    command = [HEADROOM, "bench", "rpipe", "--mpi", BUILD / "mpi/mpich", "--rounds", 1, "--seconds", 0.01, "--largest", 4096]
+    done = plain_run([*command, "--json", figures])
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(figures.read_text())
+    assert {(row["under"], row["what"]) for row in rows} == {
+        (under, what) for under in ("plain", "Headroom") for what in ("copied in", "handed over", "filled, read")
+    }
+    assert {row["bytes"] for row in rows} == {1, 8, 48, 64, 256, 1024, 4096}
+    for row in rows:
+        assert min(row["rpipe"], row["bare"], *row["others"].values()) > 0
+        assert row["what"] == "handed over" or set(row["others"]) == {"send/recv", "fence", "pscw", "lock", "flush"}
+        assert f" {row['rpipe']:.2f} us {row['bare']:>10.2f} us {row['bare'] / row['rpipe']:>6.2f}" in done.stdout
+
+
 @pytest.mark.parametrize("benchmark, group", [("messages", "pairs"), ("paging", "quick")])
 def test_benchmarks_without_a_launcher_are_refused(benchmark, group, tmp_path):
     """As where a library's headers and compiler are installed, and not its mpiexec."""

@@ -4,6 +4,7 @@ import click
 
 from headroom.bench.messages import messages
 from headroom.bench.paging import paging
+from headroom.bench.rpipe import rpipe
 
 
 @click.group(short_help="Measure with and without Headroom.")
@@ -13,3 +14,4 @@ def bench() -> None:
 
 bench.add_command(messages)
 bench.add_command(paging)
+bench.add_command(rpipe)

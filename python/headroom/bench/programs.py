@@ -36,14 +36,14 @@ def default_prefix() -> Path:
     return Path(compiler).parent.parent
 
 
-def compile_program(prefix: Path, source: Path, folder: Path) -> Path:
-    """Compiles `source` with that MPI into `folder`, under a name of its own."""
+def compile_program(prefix: Path, source: Path, folder: Path, libraries: list[str] | None = None) -> Path:
+    """Compiles `source` with that MPI into `folder`, under a name of its own; `libraries`: what the linker is told."""
     compiler, program = prefix / "bin/mpicc", folder / f"{source.stem}-{len(list(folder.iterdir()))}"
     if not compiler.exists():
         raise Refused(f"{compiler} is not there: --mpi names a folder with bin/mpicc and bin/mpiexec")
     # Headroom's headers, where it is installed or in the source tree.
     headers = [f"-I{place}" for place in (Path(library_path()).parents[1] / "include", source.parents[3] / "include")]
-    command = [compiler, "-O2", "-pthread", *headers, "-o", program, source]
+    command = [compiler, "-O2", "-pthread", *headers, "-o", program, source, *(libraries or [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise click.ClickException(f"{compiler} failed (is a C compiler installed?):\n{done.stderr}")

@@ -1,0 +1,109 @@
+"""`headroom bench rpipe`: what handing a message over by a pipe costs, and by the ways of MPI.
+
+The program rpipe.c is compiled with the MPI that is measured and linked with librpipe. Within one run the ways take
+turns, so that whatever disturbs the machine disturbs all of them; a figure is the median of the batches, and of the
+rounds. It runs plain, where send/recv and the windows are the library's own, and under Headroom, where they are
+Headroom's.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from headroom.bench.messages import Figures, medians, size_name
+from headroom.bench.programs import FOLDER, OUTPUT, compile_program, default_prefix, launcher_of, output_of, write_figures
+from headroom.rank import check_output, library_path
+
+SOURCE = Path(__file__).parent / "rpipe.c"
+WINDOWS = ("fence", "pscw", "lock", "flush")
+MOST_BYTES = 64 << 20
+
+
+class Row(NamedTuple):
+    mpi: str
+    under: str  # "plain" or "Headroom"
+    what: str
+    bytes: int
+    rpipe: float  # microseconds
+    bare: float
+    others: dict[str, float]
+
+
+def link_options() -> list[str]:
+    folder = Path(library_path()).parent
+    return [f"-L{folder}", "-l:librpipe.so.1", f"-Wl,-rpath,{folder}"]
+
+
+def run_once(command: list, environment: dict[str, str]) -> Figures:
+    figures: Figures = {}
+    for line in output_of(command, environment).splitlines():
+        fields = line.split("\t")
+        if len(fields) == 4:
+            figures[f"{fields[0]}\t{fields[1]}", int(fields[2])] = float(fields[3])
+    return figures
+
+
+def rows_of(mpi: str, under: str, figures: Figures) -> list[Row]:
+    ways: dict[tuple[str, int], dict[str, float]] = {}
+    for (name, size), time in figures.items():
+        what, way = name.split("\t")
+        ways.setdefault((what, size), {})[way] = time
+    return [Row(mpi, under, *key, times.pop("rpipe"), times.pop("bare"), times) for key, times in ways.items()]
+
+
+def measure(prefix: Path, program: Path, rounds: int, words: list) -> list[Row]:
+    found = launcher_of(program)
+    plain = [*found.command, "-n", 2]
+    under = [*plain, sys.executable, "-P", "-m", "headroom.start", "run", "--summary", "off"]
+    sides = {"plain": plain, "Headroom": under}
+    runs: dict[str, list[Figures]] = {side: [] for side in sides}
+    label = f"measuring {prefix.name}"
+    with click.progressbar(length=rounds * len(sides), label=label, file=sys.stderr) as bar:
+        for _ in range(rounds):
+            for side, start in sides.items():
+                runs[side].append(run_once([*start, program, *words], found.environment))
+                bar.update(1)
+    return [row for side, taken in runs.items() for row in rows_of(prefix.name, side, medians(taken))]
+
+
+def show(rows: list[Row]) -> None:
+    for under in dict.fromkeys(row.under for row in rows):
+        where = "plain" if under == "plain" else "under Headroom"
+        click.echo(f"\n{rows[0].mpi}, 2 ranks, {where}; times one way, and how many times the pipe's")
+        click.echo(
+            f"{'':<14} {'size':>8} {'rpipe':>13} {'bare':>13} {'':>6} {'send/recv':>13} {'':>6} {'best window':>13} {'':>6}"
+        )
+        for row in (row for row in rows if row.under == under):
+            columns = [row.bare]
+            if row.others:
+                columns += [row.others["send/recv"], min(row.others[way] for way in WINDOWS)]
+            times = "".join(f" {time:>10.2f} us {time / row.rpipe:>6.2f}" for time in columns)
+            click.echo(f"{row.what:<14} {size_name(row.bytes):>8} {row.rpipe:>10.2f} us{times}")
+
+
+@click.command(short_help="Pipes between ranks, and the ways of MPI.")
+@click.option("--mpi", "prefixes", multiple=True, type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="how often each side runs")
+@click.option("--largest", default=MOST_BYTES, show_default=True, type=click.IntRange(1, MOST_BYTES), help="bytes of a message")
+@click.option("--seconds", default=0.2, show_default=True, type=click.FloatRange(min=0.001), help="for each figure of a run")
+@click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
+def rpipe(prefixes, rounds, largest, seconds, json_file) -> None:
+    """Handing a message over by a pipe (docs/rpipe.md), by messages and by windows of MPI, between two ranks of a node.
+
+    "bare" is a copy to one place that both have, and a flag: the least that the machine takes. "copied in": the content is
+    elsewhere. "handed over": it was built in place before. "filled, read": it is built, handed over, and read.
+    """
+    rows: list[Row] = []
+    if json_file:
+        check_output(json_file, "--json")
+    with tempfile.TemporaryDirectory() as folder:
+        for prefix in prefixes or [default_prefix()]:
+            program = compile_program(prefix.absolute(), SOURCE, Path(folder), link_options())
+            found = measure(prefix.absolute(), program, rounds, [largest, seconds])
+            show(found)
+            rows += found
+            if json_file:
+                write_figures(json_file, rows)

@@ -1,0 +1,137 @@
+"""Pipes between the ranks of an MPI program: under both libraries, with and without Headroom, and while memory is short."""
+
+import errno
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import BUILD, ENGINES, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
+from headroom.rank import library_path
+
+MIB = 1 << 20
+LIBRARY = Path(library_path()).parent
+LINK = (f"-L{LIBRARY}", "-l:librpipe.so.1", f"-Wl,-rpath,{LIBRARY}")
+POLICIES = 4  # of heaps
+
+
+def compiled(mpi, source):
+    return compile_program(mpi, source, f"-I{ROOT / 'include'}", libraries=LINK)
+
+
+def test_the_program_of_the_paper(mpi):
+    done = plain_run([*mpi.command(2), compiled(mpi, ROOT / "examples/rpipe/paper.c")])
+    assert (done.returncode, done.stdout) == (0, "rank 1 read 42\n"), done.stderr
+
+
+@pytest.mark.parametrize("ranks", [3, 8])
+def test_without_headroom(mpi, ranks):
+    done = plain_run([*mpi.command(ranks), compiled(mpi, "pipes.c"), 4, 300, 0])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"right {ranks * 2 * 2 * 300}\n"
+
+
+def test_what_is_sent_and_received_is_on_storage(mpi, engine, tmp_path):
+    """4 ranks on fewer cores, each with an array that is 3 times its memory: content is copied from storage into buffers, which
+    stay in memory, and received from them into storage; in between each rank goes over all of its array."""
+    rounds = 4
+    policy = (ENGINES.index(engine) + WHEELS.index(mpi)) % POLICIES
+    command = [compiled(mpi, "pipes.c"), 32, rounds, policy, "compute"]
+    run = headroom_run(command, tmp_path, before=mpi.command(4), memory="48M", engine=engine)
+    assert run.status == 0, run.errors
+    assert run.output == f"right {4 * 2 * 2 * rounds}\n"
+    run.assert_paged(4 * 32 * MIB, 48 * MIB, reads=rounds)
+    assert run.engines() == {engine}
+    # One written in place for each read, or one that says what follows and one that is a copy.
+    assert 4 * 4 * rounds < run.total("messages_piped") < 2 * 4 * 4 * rounds
+    assert run.total("messages_piped_bytes") > 4 * 4 * rounds * 8
+
+
+def test_ranks_that_wait_in_pipes_give_their_turn_up(mpi, tmp_path):
+    """Ranks take turns, one at a time; the one that has the turn waits for a message of one that has none."""
+    program = compiled(mpi, "pipes.c")
+    run = headroom_run([program, 32, 4, 0, "compute"], tmp_path, before=mpi.command(4), memory="48M", mode="turns", slots=1)
+    assert run.status == 0, run.errors
+    assert run.output == f"right {4 * 2 * 2 * 4}\n"
+    assert run.total("turns_overdue") == 0
+    assert run.total("messages_piped") > 0
+
+
+@pytest.mark.parametrize("mib, error", [(16, 0), (80, -errno.ENOMEM)])
+def test_heaps_are_as_large_as_the_budget_allows(mpi, mib, error, tmp_path):
+    program = compiled(mpi, "pipe_of_much.c")
+    assert plain_run([*mpi.command(2), program, mib]).stdout == "0\n"
+    run = headroom_run([program, mib], tmp_path, before=mpi.command(2), memory="96M")
+    assert (run.status, run.output) == (0, f"{error}\n"), run.errors
+
+
+def test_a_rank_that_dies_is_named(tmp_path):
+    """The launcher that ends nobody is MPICH's."""
+    mpi = WHEELS[0]
+    heard = tmp_path / "heard"
+    plain_run([mpi.mpiexec, "-disable-auto-cleanup", "-n", 2, compiled(mpi, "pipe_of_the_dead.c"), heard])
+    assert re.fullmatch(r"-32: rank 1 \(on \S+\) has ended without closing the pipe\n", heard.read_text())
+
+
+def test_it_needs_mpi_that_has_begun():
+    program = compiled(WHEELS[0], "pipe_before_mpi.c")
+    done = plain_run([program])
+    assert done.returncode == 0, done
+    assert done.stderr == "rpipe: MPI is not initialized, or finalized: rpipe_init() comes between\n"
+    assert done.stdout == "-95: it cannot be had here\n"
+
+
+def test_what_it_exports():
+    """Its own names alone, in their version: a library that exports the paper's would capture those of others."""
+    done = plain_run(["objdump", "-T", LIBRARY / "librpipe.so.1"])
+    names = {tuple(line.split()[-2:]) for line in done.stdout.splitlines() if " g " in line and "*UND*" not in line}
+    functions = {name for version, name in names if version == "RPIPE_1" and name != "RPIPE_1"}
+    header = (ROOT / "include/headroom/rpipe.h").read_text()
+    assert functions == set(re.findall(r"^\w[\w *]*\b(rpipe_\w+)\(", header, re.M))
+    assert {version for version, name in names} == {"RPIPE_1"}
+    needed = plain_run(["objdump", "-p", LIBRARY / "librpipe.so.1"]).stdout
+    assert set(re.findall(r"NEEDED +(\S+)", needed)) <= {
+        "libc.so.6",
+        "libm.so.6",
+        "ld-linux-x86-64.so.2",
+        "libdl.so.2",
+        "libpthread.so.0",
+    }
+    assert os.path.basename(re.search(r"SONAME +(\S+)", needed)[1]) == "librpipe.so.1"
+
+
+@pytest.mark.parametrize("under", [False, True], ids=["plain", "headroom"])
+def test_from_python(mpi, under, tmp_path):
+    """With mpi4py and NumPy: arrays in a pipe's memory, which are gone with their block."""
+    (tmp_path / "headroom").symlink_to(LIBRARY.parent)
+    command = [BUILD / f"mpi/{mpi.name}/bin/python", ROOT / "tests/programs/pipes.py"]
+    env = environment() | {"PYTHONPATH": str(tmp_path)}
+    if under:
+        run = headroom_run(command, tmp_path, before=mpi.command(2), memory="512M", env=env)
+        assert (run.status, run.output) == (0, "right\n"), run.errors
+        assert run.total("messages_piped") == 202
+    else:
+        done = plain_run([*mpi.command(2), *command], env=env)
+        assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+
+
+def test_how_it_is_found_by_build_tools(tmp_path):
+    """pkg-config's words are enough to compile and link; CMake finds the target."""
+    env = environment() | {"PKG_CONFIG_PATH": str(LIBRARY / "pkgconfig")}
+    words = plain_run(["pkg-config", "--cflags", "--libs", "rpipe"], env=env).stdout.split()
+    source = ROOT / "tests/programs/pipe_before_mpi.c"
+    subprocess.run([WHEELS[0].compiler, source, *words, "-o", tmp_path / "by-pkg-config"], check=True)
+    assert plain_run([tmp_path / "by-pkg-config"]).stdout == "-95: it cannot be had here\n"
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(user C)\nfind_package(rpipe REQUIRED)\nadd_executable(user user.c)\n"
+        "target_link_libraries(user rpipe::rpipe)\n"
+    )
+    (tmp_path / "user.c").write_text(
+        "#include <headroom/rpipe.h>\n#include <stdio.h>\nint main(void) { puts(rpipe_error(-32)); return 0; }\n"
+    )
+    cmake = ["cmake", f"-DCMAKE_PREFIX_PATH={LIBRARY / 'cmake'}", "-S", tmp_path, "-B", tmp_path / "build"]
+    subprocess.run(cmake, check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", tmp_path / "build"], check=True, capture_output=True)
+    assert plain_run([tmp_path / "build/user"]).stdout == "the peer has ended or closed its end\n"
