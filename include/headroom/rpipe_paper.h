@@ -1,6 +1,7 @@
 /* The paper's names (Wickramasinghe and Lumsdaine) for rpipe.h. Macros and inline functions, so that the library has no symbols
  * of these names: rread, rwrite and rpoll are librdmacm's. Not together with <rdma/rsocket.h>. A pipe is named, not pointed
- * to, as in the paper's program: rpipe(pipe, peer, is_writer, width, kind). */
+ * to, as in the paper's program: rpipe(pipe, peer, is_writer, width, kind), where is_writer counts for HD_PIPE alone. All pipes
+ * are of channel 0, so both ranks open them in the same order. rread's bytes are not looked at; rmalloc is 0 on any error. */
 #ifndef HEADROOM_RPIPE_PAPER_H
 #define HEADROOM_RPIPE_PAPER_H
 

@@ -14,7 +14,11 @@
 What a buffer gives out (`view`, `array()`) is the pipe's memory itself, nothing is copied; after the block it is released, and
 using it is a ValueError. A NumPy array that was made of it must be gone by then: the block ends with a BufferError otherwise,
 and the buffer is neither written nor freed. Calls that wait let other threads run. Errors are OSError with the library's
-numbers: BrokenPipeError where a peer has ended, TimeoutError, BlockingIOError for timeout=0.
+numbers: BrokenPipeError where a peer has ended or closed, TimeoutError, BlockingIOError for timeout=0, and for a second init().
+
+The end of a Pipe's block, and of init()'s, waits until the peer has read all, also after an exception: close(timeout) and
+init(timeout) bound it. A Pipe cannot be used after the block of init(). To wait for any of several pipes, and to write less
+than was allocated, there is the library's own interface alone.
 """
 
 import contextlib

@@ -97,6 +97,13 @@ inline void* reserve_memory(uint64_t bytes) {
   return reinterpret_cast<void*>(place);
 }
 
+/// Ends what reserve_memory() gave; nothing if that was nullptr.
+inline void give_back_memory(void* memory, uint64_t bytes) {
+  if (memory != nullptr) {
+    (void)system_call(SYS_munmap, memory, bytes);
+  }
+}
+
 inline uint64_t nanoseconds_of(clockid_t clock) {
   timespec now = {};
   clock_gettime(clock, &now);

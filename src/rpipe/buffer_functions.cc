@@ -96,7 +96,11 @@ RPIPE_EXPORT int rpipe_send(rpipe_t pipe, const void* content, size_t bytes, int
   if (bytes > 0) {
     memcpy(end->writer.at(number), content, bytes);
   }
-  return end->write(number, bytes);
+  const int error = end->write(number, bytes);
+  if (error != 0) {
+    (void)end->writer.take_back(number);
+  }
+  return error;
 }
 
 RPIPE_EXPORT int rpipe_read(rpipe_t pipe, raddr_t* buffer, size_t* bytes, int64_t timeout_ns) {
@@ -140,11 +144,18 @@ RPIPE_EXPORT int rpipe_receive(rpipe_t pipe, void* into, size_t room, size_t* by
 
 RPIPE_EXPORT int rpipe_free(raddr_t buffer) {
   const Owner owner = owner_of(buffer);
+  if (owner.end != nullptr) {
+    note_thread();
+  }
   if (owner.end == nullptr) {
     return owner.error;
   }
   if (owner.is_writer) {
-    return owner.end->writer.take_back(owner.number) ? 0 : -EALREADY;
+    if (!owner.end->writer.take_back(owner.number)) {
+      return -EALREADY;
+    }
+    ring(own_root());  // another thread of this process may wait for room
+    return 0;
   }
   if (!owner.end->reader.release(owner.number)) {
     return -EALREADY;

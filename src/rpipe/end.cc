@@ -17,7 +17,8 @@ namespace {
 constexpr uint64_t kDefaultHeapBytes = uint64_t{64} << 20;
 
 std::atomic<uint32_t> waiting_threads{0};
-thread_local bool is_noted = false;
+// Read where a buffer is freed: as cheap as a static one.
+__attribute__((tls_model("initial-exec"))) thread_local bool is_noted = false;
 
 WriterOptions writer_options(const rpipe_options& options) {
   const auto policy = static_cast<rpipe_policy>(options.policy);
@@ -33,23 +34,23 @@ WriterOptions writer_options(const rpipe_options& options) {
 void note_thread() {
   if (!is_noted) {
     is_noted = true;
-    waiting_threads.fetch_add(1, std::memory_order_relaxed);
+    if (waiting_threads.fetch_add(1, std::memory_order_relaxed) > 0) {
+      own_root().has_threads.store(1, std::memory_order_release);
+    }
   }
 }
 
-bool has_many_threads() { return waiting_threads.load(std::memory_order_relaxed) > 1; }
-
-int End::begin(uint32_t opening) {
-  opening_ = opening;
+int End::begin() {
   own_ = take_record(peer_.rank, own_offset_);
   if (own_ == nullptr) {
     return -ENOMEM;
   }
+  opening_ = next_opening(peer_.rank, options_.channel);  // only now: what failed is no opening
   writer.open(own_memory(), *own_, writer_options(options_));
   own_->role = static_cast<uint16_t>(role_);
   own_->flags = static_cast<uint16_t>(options_.flags);
   own_->state.store(static_cast<uint32_t>(EndState::kOpen), std::memory_order_relaxed);
-  own_->key.store(key_of(options_.channel, opening), std::memory_order_release);
+  own_->key.store(key_of(options_.channel, opening_), std::memory_order_release);
   if (writes()) {
     add_end(static_cast<uint32_t>(own_rank()), own_->index, *this, true);
   }
@@ -82,7 +83,8 @@ int End::check_fit(const Record& theirs) {
   const rpipe_role wanted = role_ == RPIPE_BOTH ? RPIPE_BOTH : role_ == RPIPE_READER ? RPIPE_WRITER : RPIPE_READER;
   const char* const names[] = {"reads", "writes", "reads and writes"};
   if (role != wanted) {
-    return break_by(-EPROTO, "the ends do not fit: rank %d %s, and so does rank %d", own_rank(), names[role_], peer_.rank);
+    return break_by(-EPROTO, "the ends do not fit: rank %d %s, rank %d %s", own_rank(), names[role_], peer_.rank,
+                    role <= RPIPE_BOTH ? names[role] : "does neither");
   }
   if ((theirs.flags & RPIPE_PULL) != (options_.flags & RPIPE_PULL)) {
     return break_by(-EPROTO, "the ends do not fit: one of rank %d and rank %d has RPIPE_PULL, the other has not", own_rank(),
@@ -91,29 +93,37 @@ int End::check_fit(const Record& theirs) {
   return 0;
 }
 
-int End::find_theirs() {
+Record* End::look_up_theirs() {
   Root* const root = peer_.root.load(std::memory_order_acquire);
+  if (root == nullptr) {
+    return nullptr;
+  }
   const bool is_self = peer_.rank == own_rank();
   const uint64_t key = key_of(options_.channel, is_self ? opening_ ^ 1 : opening_);
   for (uint64_t offset = root->records[own_rank()].load(std::memory_order_acquire); offset != 0;) {
     auto* const record = reinterpret_cast<Record*>(peer_.memory.at(offset, kRecordBytes));
-    if (record == nullptr) {
-      return -ENOMEM;
-    }
-    if (record->key.load(std::memory_order_acquire) == key) {
-      if (const int error = check_fit(*record)) {
-        return error;
-      }
-      reader.open(peer_.memory, *record);
-      if (reads()) {
-        add_end(static_cast<uint32_t>(peer_.rank), record->index, *this, false);
-      }
-      theirs_.store(record, std::memory_order_release);
-      return 0;
+    if (record == nullptr || record->key.load(std::memory_order_acquire) == key) {
+      return record;
     }
     offset = record->next;
   }
-  return -EAGAIN;
+  return nullptr;
+}
+
+int End::find_theirs() {
+  Record* const record = look_up_theirs();
+  if (record == nullptr) {
+    return -EAGAIN;
+  }
+  if (const int error = check_fit(*record)) {
+    return error;
+  }
+  reader.open(peer_.memory, *record);
+  if (reads()) {
+    add_end(static_cast<uint32_t>(peer_.rank), record->index, *this, false);
+  }
+  theirs_.store(record, std::memory_order_release);
+  return 0;
 }
 
 int End::meet() {
@@ -132,7 +142,7 @@ int End::meet() {
     connect_to(peer_);
     (void)look_for_peers();
   }
-  const int error = peer_.root.load(std::memory_order_acquire) == nullptr ? -EAGAIN : find_theirs();
+  const int error = find_theirs();
   if (error == -EAGAIN && was_dead) {
     return break_by(-EPIPE, "rank %d (on %s) has ended without opening its end", peer_.rank, peer_.host);
   }
@@ -177,12 +187,15 @@ int End::broken_now() {
 }
 
 bool End::is_deadlock(WaitsFor waits_for, Watch& watch) const {
-  if (waits_for != WaitsFor::kRoom || has_many_threads() || is_for_threads()) {
+  const Root* const root = peer_.root.load(std::memory_order_acquire);
+  const bool knows = waits_for == WaitsFor::kRoom && !is_for_threads() && root != nullptr &&
+                     own_root().has_threads.load(std::memory_order_relaxed) == 0 &&
+                     root->has_threads.load(std::memory_order_acquire) == 0;
+  if (!knows) {
     return false;
   }
-  const Root* const root = peer_.root.load(std::memory_order_acquire);
   const auto self = static_cast<uint32_t>(own_rank());
-  const uint64_t theirs = root == nullptr ? 0 : root->waits_for.load(std::memory_order_acquire);
+  const uint64_t theirs = root->waits_for.load(std::memory_order_acquire);
   const bool waits_here = theirs == (static_cast<uint64_t>(WaitsFor::kRoom) << 32 | self) ||
                           theirs == (static_cast<uint64_t>(WaitsFor::kMessage) << 32 | self);
   if (!waits_here) {
@@ -255,14 +268,26 @@ int End::take(raddr_t& buffer) {
   if (const int error = reader.take(number)) {
     return error;
   }
-  buffer = to_raddr({static_cast<uint32_t>(peer_.rank), theirs_.load(std::memory_order_relaxed)->index, number,
-                     reader.buffer(number).generation});
+  const Record& theirs = *theirs_.load(std::memory_order_relaxed);
+  buffer = to_raddr({static_cast<uint32_t>(peer_.rank), theirs.index, number, reader.buffer(number).generation});
+  if (theirs.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(EndState::kClosed)) {
+    ring(*peer_.root.load(std::memory_order_relaxed));  // it waits until all is taken
+  }
   return 0;
 }
 
 // ---- the end -------------------------------------------------------------------------------------------------------------
 
+void End::begin_close() {
+  own_->state.store(static_cast<uint32_t>(EndState::kClosed), std::memory_order_release);
+  if (Root* const root = peer_.root.load(std::memory_order_acquire)) {
+    ring(*root);
+  }
+}
+
 int End::close(int64_t timeout_ns) {
+  // Said first: two that close while each has something of the other's unread would wait for each other.
+  begin_close();
   int result = 0;
   if (writes() && writer.written() > 0) {
     result = wait(timeout_ns, WaitsFor::kNothing, [this](bool /*has_waited*/) {
@@ -277,7 +302,6 @@ int End::close(int64_t timeout_ns) {
   if (host() != nullptr) {
     host()->count(writer.written(), writer.written_bytes());
   }
-  own_->state.store(static_cast<uint32_t>(EndState::kClosed), std::memory_order_release);
   if (writes()) {
     remove_end(static_cast<uint32_t>(own_rank()), own_->index, true);
   }
@@ -285,17 +309,26 @@ int End::close(int64_t timeout_ns) {
     remove_end(static_cast<uint32_t>(peer_.rank), theirs_.load(std::memory_order_relaxed)->index, false);
   }
   reader.close();
-  if (Record* const theirs = theirs_.load(std::memory_order_relaxed)) {
-    theirs->peer_closed.store(1, std::memory_order_release);
-  }
-  if (Root* const root = peer_.root.load(std::memory_order_relaxed)) {
-    ring(*root);
-  }
+  (void)tell_closed();
   return result;
 }
 
+bool End::tell_closed() {
+  if (!has_told_) {
+    Record* const met = theirs_.load(std::memory_order_relaxed);
+    Record* const theirs = met != nullptr ? met : look_up_theirs();
+    if (theirs == nullptr) {
+      return false;
+    }
+    theirs->peer_closed.store(1, std::memory_order_release);
+    has_told_ = true;
+  }
+  return true;
+}
+
 bool End::try_to_go() {
-  if (own_->peer_closed.load(std::memory_order_acquire) == 0 && !look_whether_dead(peer_)) {
+  const bool both = tell_closed() && own_->peer_closed.load(std::memory_order_acquire) != 0;
+  if (!both && !peer_.is_dead.load(std::memory_order_acquire)) {
     return false;
   }
   writer.close();
@@ -315,6 +348,7 @@ void End::fill_state(rpipe_state& state) {
   state.bytes_written = writer.written_bytes();
   state.read = reader.read();
   state.bytes_read = reader.read_bytes();
+  const base::LockHolder holder(write_lock, is_for_threads());
   if (writes()) {
     (void)writer.is_all_back();
   }

@@ -24,6 +24,8 @@ namespace headroom::rpipe {
 
 class End {
  public:
+  static constexpr uint32_t kLooksPerDeath = 256;  // of who only looks: a look whether the peer has died is a system call
+
   End(::rpipe& handle, Peer& peer, rpipe_role role, const rpipe_options& options)
       : handle_(handle), peer_(peer), role_(role), options_(options) {}
   End(const End&) = delete;
@@ -36,7 +38,7 @@ class End {
   [[nodiscard]] ::rpipe& handle() const { return handle_; }
 
   /// Makes its record. 0 or -ENOMEM.
-  int begin(uint32_t opening);
+  int begin();
 
   /// FREE -> WRITER'S; -EAGAIN: no room now. `may_grow`: the caller has waited, or does not want to (writer.h).
   int try_allocate(uint64_t bytes, bool may_grow, raddr_t& buffer);
@@ -54,6 +56,8 @@ class End {
 
   /// 0 if the peer was met; -EAGAIN: not yet; -EPIPE, -EPROTO: it never will be.
   int meet();
+  /// Says that nothing more is written or read here.
+  void begin_close();
   int close(int64_t timeout_ns);
   /// Whether nobody looks at what is this process's of it any more; then it is given back.
   bool try_to_go();
@@ -71,7 +75,11 @@ class End {
  private:
   /// Until the peer's file is here, or never will be; `timeout_ns` is less by the time that this took.
   int wait_for_connection(int64_t& timeout_ns);
+  /// The peer's record that fits this end's by its key; nullptr: the peer has not opened its end, or its file is not here.
+  Record* look_up_theirs();
   int find_theirs();
+  /// Tells the peer, met or not, that this end does not use its record any more; false: there is none yet.
+  bool tell_closed();
   int check_fit(const Record& theirs);
   int break_by(int error, const char* format, ...) __attribute__((format(printf, 3, 4)));
   int broken_now();
@@ -91,24 +99,29 @@ class End {
   uint64_t own_offset_ = 0;
   Record* own_ = nullptr;
   std::atomic<Record*> theirs_{nullptr};
+  bool has_told_ = false;
   std::atomic<int> broken_{0};
   char reason_[160] = {};
   base::FutexLock meeting_;
   std::atomic<uint64_t> waits_for_room_{0};
   std::atomic<uint64_t> sleeps_{0};
+  std::atomic<uint32_t> looks_{0};  // in vain, of calls that do not wait
 };
 
-/// More than one thread of this process has waited in a pipe.
+/// This thread uses pipes in a way that could end another one's wait.
 void note_thread();
-bool has_many_threads();
 
 template <typename Look>
 int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
+  note_thread();
   int result = look(timeout_ns == RPIPE_NOWAIT);
-  if (result != -EAGAIN || timeout_ns == RPIPE_NOWAIT) {
+  if (result != -EAGAIN) {
     return result;
   }
-  note_thread();
+  if (timeout_ns == RPIPE_NOWAIT) {
+    return looks_.fetch_add(1, std::memory_order_relaxed) % kLooksPerDeath == 0 && look_whether_dead(peer_) ? look(true)
+                                                                                                            : result;
+  }
   if (const int error = wait_for_connection(timeout_ns)) {
     return error;
   }
@@ -120,11 +133,13 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   Waiter waiter(timeout_ns);
   while ((result = look(waiter.is_patient())) == -EAGAIN) {
     if (const int over = waiter.pause()) {
-      result = over;
+      result = look_whether_dead(peer_) ? look(true) : over;
+      result = result == -EAGAIN ? over : result;
       break;
     }
     if (waiter.is_long()) {
       own.waits.fetch_add(1, std::memory_order_acq_rel);
+      (void)look_for_peers();  // one may wait for an answer
       (void)look_whether_dead(peer_);
       if (timeout_ns < 0 && is_deadlock(waits_for, watch)) {
         result = look(true);

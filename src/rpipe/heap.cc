@@ -6,15 +6,11 @@
 
 namespace headroom::rpipe {
 
-Heap::~Heap() {
-  if (tags_ != nullptr) {
-    (void)base::system_call(SYS_munmap, tags_, most_units_ * sizeof(Tag));
-  }
-}
+Heap::~Heap() { base::give_back_memory(tags_, most_units_ * sizeof(Tag)); }
 
 bool Heap::open(uint32_t most_units, rpipe_policy policy) {
   tags_ = static_cast<Tag*>(base::reserve_memory(most_units * sizeof(Tag)));
-  most_units_ = most_units;
+  most_units_ = tags_ == nullptr ? 0 : most_units;
   policy_ = policy;
   return tags_ != nullptr;
 }

@@ -23,12 +23,12 @@ constexpr size_t kClosedHandles = 1024;                 // are kept before one i
 constexpr uint64_t kMostHeapBytes = uint64_t{1} << 36;  // of one direction; units have 31 bits
 
 struct Pipes {
-  std::vector<std::unique_ptr<::rpipe>> handles;
+  std::vector<::rpipe*> handles;  // for good: a program may use one after rpipe_finalize(), or in a forked child
   std::deque<::rpipe*> closed;
   std::vector<std::unique_ptr<End>> retired;
 };
 
-Pipes pipes;
+Pipes* pipes = new Pipes;
 base::FutexLock pipes_lock;
 uint32_t began_in = 0;  // fork_generation(); 0: it has not
 
@@ -39,10 +39,13 @@ bool is_sound(const rpipe_options& options) {
 }
 
 void let_retired_go() {
-  for (size_t each = 0; each < pipes.retired.size();) {
-    if (pipes.retired[each]->try_to_go()) {
-      pipes.retired[each] = std::move(pipes.retired.back());
-      pipes.retired.pop_back();
+  if (!pipes->retired.empty()) {
+    (void)look_whether_dead(pipes->retired.front()->peer());  // one a time: it is a system call
+  }
+  for (size_t each = 0; each < pipes->retired.size();) {
+    if (pipes->retired[each]->try_to_go()) {
+      pipes->retired[each] = std::move(pipes->retired.back());
+      pipes->retired.pop_back();
     } else {
       ++each;
     }
@@ -50,17 +53,21 @@ void let_retired_go() {
 }
 
 ::rpipe* take_handle() {
-  if (pipes.closed.size() > kClosedHandles) {
-    ::rpipe* const handle = pipes.closed.front();
-    pipes.closed.pop_front();
+  if (pipes->closed.size() > kClosedHandles) {
+    ::rpipe* const handle = pipes->closed.front();
+    pipes->closed.pop_front();
     return handle;
   }
-  pipes.handles.push_back(std::make_unique<::rpipe>());
-  return pipes.handles.back().get();
+  pipes->handles.push_back(new ::rpipe);
+  return pipes->handles.back();
 }
 
 int begin(const rpipe_bootstrap& bootstrap) {
-  pipes = Pipes{};  // a parent's, if this is a forked child
+  static uint32_t made_in = fork_generation();
+  if (made_in != fork_generation()) {
+    made_in = fork_generation();
+    pipes = new Pipes;  // what a forked child has of its parent's is left alone: the budget, above all
+  }
   forget_ends();
   forget_records();
   find_host();
@@ -73,8 +80,8 @@ int close_end(::rpipe& pipe, End& end, int64_t timeout_ns) {
   const int result = end.close(timeout_ns);
   const base::LockHolder lock(pipes_lock);
   pipe.end.store(nullptr, std::memory_order_release);
-  pipes.closed.push_back(&pipe);
-  pipes.retired.emplace_back(&end);
+  pipes->closed.push_back(&pipe);
+  pipes->retired.emplace_back(&end);
   let_retired_go();
   return result;
 }
@@ -118,16 +125,21 @@ RPIPE_EXPORT int rpipe_finalize(int64_t timeout_ns) {
   if (!has_begun()) {
     return -EBADF;
   }
+  for (const ::rpipe* const handle : pipes->handles) {
+    if (End* const end = end_of(handle)) {
+      end->begin_close();  // all: each of two ranks may wait for the other to read from a pipe that comes later
+    }
+  }
   int result = 0;
-  for (const std::unique_ptr<::rpipe>& handle : pipes.handles) {
-    if (End* const end = handle->end.load(std::memory_order_acquire)) {
+  for (::rpipe* const handle : pipes->handles) {
+    if (End* const end = end_of(handle)) {
       const bool holds = end->reader.held() > 0;
       const int closed = close_end(*handle, *end, timeout_ns);
       result = result != 0 ? result : holds ? -EBUSY : closed == -EPIPE ? 0 : closed;
     }
   }
   // What peers still use of this process's file lives as long as they have it mapped.
-  pipes = Pipes{};
+  pipes->retired.clear();
   forget_ends();
   forget_records();
   end_peers();
@@ -159,8 +171,8 @@ RPIPE_EXPORT int rpipe_open(rpipe_t* pipe, int peer, enum rpipe_role role, const
   let_retired_go();
   ::rpipe* const handle = take_handle();
   auto end = std::make_unique<End>(*handle, other, role, all);
-  if (const int error = end->begin(next_opening(peer, all.channel))) {
-    pipes.closed.push_back(handle);
+  if (const int error = end->begin()) {
+    pipes->closed.push_back(handle);
     return error;
   }
   handle->generation = fork_generation();

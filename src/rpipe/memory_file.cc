@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "rpipe/shared.h"
@@ -12,8 +13,6 @@
 namespace headroom::rpipe {
 
 namespace {
-
-uint64_t whole_pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 char* map(int file, uint64_t offset, uint64_t bytes) {
   const long place =
@@ -39,7 +38,7 @@ bool MemoryFile::open() {
 }
 
 MemoryFile::Piece MemoryFile::allocate(uint64_t bytes) {
-  bytes = whole_pages(bytes);
+  bytes = whole_pieces(bytes);
   const base::LockHolder lock(lock_);
   for (Piece& piece : free_) {
     if (piece.bytes == bytes) {
@@ -67,12 +66,28 @@ void MemoryFile::release(const Piece& piece) {
   free_.push_back(piece);
 }
 
-int MemoryFile::populate(const Piece& piece, uint64_t from, uint64_t bytes) const {
-  const long result = base::system_call(SYS_fallocate, file_, 0, piece.offset + from, bytes);
-  if (!base::is_error(result)) {
-    return 0;
+MemoryFile::Piece MemoryFile::allocate_populated(uint64_t bytes) {
+  Piece piece = allocate(bytes);
+  if (piece.at != nullptr && populate(piece, 0, bytes) != 0) {
+    release(piece);
+    piece.at = nullptr;
   }
-  return result == -ENOSPC ? -ENOMEM : static_cast<int>(result);
+  return piece;
+}
+
+int MemoryFile::populate(const Piece& piece, uint64_t from, uint64_t bytes) const {
+  // A signal takes back all of a step: with long ones a profiler's timer would let none end.
+  constexpr uint64_t kStep = 1 << 20;
+  const uint64_t end = piece.offset + from + bytes;
+  for (uint64_t at = piece.offset + from; at < end;) {
+    const uint64_t step = std::min(kStep, end - at);
+    const long result = base::system_call(SYS_fallocate, file_, 0, at, step);
+    if (base::is_error(result) && result != -EINTR) {
+      return result == -ENOSPC ? -ENOMEM : static_cast<int>(result);
+    }
+    at += base::is_error(result) ? 0 : step;
+  }
+  return 0;
 }
 
 PeerMemory::~PeerMemory() {
@@ -87,12 +102,12 @@ PeerMemory::~PeerMemory() {
 char* PeerMemory::at(uint64_t offset, uint64_t bytes) {
   const base::LockHolder lock(lock_);
   for (const Mapping& mapping : mappings_) {
-    if (mapping.offset <= offset && offset + bytes <= mapping.offset + mapping.bytes) {
+    if (mapping.offset <= offset && bytes <= mapping.bytes && offset - mapping.offset <= mapping.bytes - bytes) {
       return mapping.at + (offset - mapping.offset);
     }
   }
-  const uint64_t first = offset / kPageBytes * kPageBytes;
-  const uint64_t end = whole_pages(offset + bytes);
+  const uint64_t first = offset / kPieceBytes * kPieceBytes;
+  const uint64_t end = whole_pieces(offset + bytes);
   struct stat status = {};
   if (end <= offset || base::is_error(base::system_call(SYS_fstat, file_, &status)) ||
       end > static_cast<uint64_t>(status.st_size)) {
@@ -109,7 +124,7 @@ char* PeerMemory::at(uint64_t offset, uint64_t bytes) {
 void PeerMemory::forget(uint64_t offset, uint64_t bytes) {
   const base::LockHolder lock(lock_);
   for (Mapping& mapping : mappings_) {
-    if (mapping.offset == offset && mapping.bytes == whole_pages(bytes)) {
+    if (mapping.offset == offset && mapping.bytes == whole_pieces(bytes)) {
       (void)base::system_call(SYS_munmap, mapping.at, mapping.bytes);
       mapping = mappings_.back();
       mappings_.pop_back();

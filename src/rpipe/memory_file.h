@@ -1,6 +1,6 @@
 // The file in memory that a process makes and its peers map.
 //
-// It is given out in pieces of whole pages, which are populated as they are used: what is never touched costs addresses alone.
+// It is given out in pieces, which are populated as they are used: what is never touched costs addresses alone.
 // A piece that is given back returns its memory to the system, and is used again for the next of the same size. System calls go
 // past the C library, so that Headroom, if it is there, takes none of this for memory of the program's.
 //
@@ -32,8 +32,10 @@ class MemoryFile {
   bool open();
   [[nodiscard]] int descriptor() const { return file_; }
 
-  /// Addresses and a place in the file for so many bytes, in whole pages; zeroed.
+  /// Addresses and a place in the file for so many bytes, in multiples of kPieceBytes; zeroed.
   Piece allocate(uint64_t bytes);
+  /// The same with memory, so that touching it does not fail.
+  Piece allocate_populated(uint64_t bytes);
   /// Nobody looks at it any more, in any process.
   void release(const Piece& piece);
   /// Has the memory of `bytes` from `from` on in the piece, so that touching it does not fail. 0 or a negative error number.

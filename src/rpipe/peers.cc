@@ -43,10 +43,10 @@ struct Ranks {
   std::unique_ptr<Peer[]> peers;
   std::vector<Card> cards;
   std::vector<int> accepted;  // connections whose other end has not said who it is
-  base::FutexLock lock;       // of connections
 };
 
 Ranks* known = nullptr;
+base::FutexLock connections_lock;
 std::atomic<uint32_t> generation{1};
 
 void read_line(const char* path, char* text, size_t room) {
@@ -150,11 +150,21 @@ bool accept_all() {
       return some;
     }
     some = true;
-    const int own[1] = {known->memory.descriptor()};
-    if (is_own_user(static_cast<int>(connection)) && base::send_descriptors(static_cast<int>(connection), 'R', own)) {
+    if (is_own_user(static_cast<int>(connection))) {
       known->accepted.push_back(static_cast<int>(connection));
     } else {
       (void)system_call(SYS_close, connection);
+    }
+  }
+}
+
+/// Sends this process's file to those whose file has come. Where descriptors are short for the moment, some time later.
+void answer() {
+  const int own[1] = {known->memory.descriptor()};
+  for (int rank = 0; rank < known->self; ++rank) {
+    Peer& peer = known->peers[rank];
+    if (peer.connection >= 0 && !peer.is_answered) {
+      peer.is_answered = base::send_descriptors(peer.connection, 'R', own);
     }
   }
 }
@@ -178,7 +188,7 @@ bool hear_accepted() {
   return some;
 }
 
-/// A connection that was refused, or ended before an answer came: its process has ended.
+/// One that ended before an answer came is begun anew (connect_to()): the other end had no descriptor left, or has ended.
 bool hear_answers() {
   bool some = false;
   for (int rank = known->self + 1; rank < known->count; ++rank) {
@@ -188,7 +198,6 @@ bool hear_answers() {
     }
     const Came came = receive_file(peer.connection);
     if (came == Came::kEnd) {
-      peer.is_dead.store(true, std::memory_order_release);
       (void)system_call(SYS_close, peer.connection);
       peer.connection = -1;
     }
@@ -206,12 +215,14 @@ void start_connection(Peer& peer) {
   }
   const long result = system_call(SYS_connect, connection, &name, length);
   const int own[1] = {known->memory.descriptor()};
-  if (!is_error(result) && base::send_descriptors(connection, 'R', own)) {
+  // Once a process has ended, another user may listen under its name.
+  const bool is_others = !is_error(result) && !is_own_user(connection);
+  if (!is_error(result) && !is_others && base::send_descriptors(connection, 'R', own)) {
     peer.connection = connection;
     return;
   }
   (void)system_call(SYS_close, connection);
-  if (result == -ECONNREFUSED) {  // nobody has that socket any more; -EAGAIN: many connect at a time
+  if (result == -ECONNREFUSED || is_others) {  // nobody has that socket any more; -EAGAIN: many connect at a time
     peer.is_dead.store(true, std::memory_order_release);
   }
 }
@@ -245,7 +256,10 @@ void close_connections() {
   }
 }
 
+void before_fork() { connections_lock.lock(); }
+void after_fork_in_parent() { connections_lock.unlock(); }
 void after_fork_in_child() {
+  connections_lock.reset();
   generation.fetch_add(1, std::memory_order_relaxed);
   if (known != nullptr) {
     close_connections();
@@ -304,7 +318,7 @@ int begin_peers(const rpipe_bootstrap& bootstrap) {
   static bool handles_forks = false;
   if (!handles_forks) {
     handles_forks = true;
-    pthread_atfork(nullptr, nullptr, after_fork_in_child);
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   }
   known = new Ranks;
   known->self = bootstrap.rank;
@@ -345,16 +359,17 @@ MemoryFile& own_memory() { return known->memory; }
 Peer& peer_of(int rank) { return known->peers[rank]; }
 
 void connect_to(Peer& peer) {
-  const base::LockHolder lock(known->lock);
+  const base::LockHolder lock(connections_lock);
   if (peer.rank > known->self && peer.connection < 0 && !peer.is_dead.load(std::memory_order_relaxed)) {
     start_connection(peer);
   }
 }
 
 bool look_for_peers() {
-  const base::LockHolder lock(known->lock);
+  const base::LockHolder lock(connections_lock);
   const bool came = accept_all();
   const bool heard = hear_accepted();
+  answer();
   return hear_answers() || came || heard;
 }
 
@@ -362,8 +377,11 @@ bool look_whether_dead(Peer& peer) {
   if (peer.is_dead.load(std::memory_order_acquire) || peer.rank == known->self) {
     return peer.is_dead.load(std::memory_order_relaxed);
   }
-  const base::LockHolder lock(known->lock);
+  const base::LockHolder lock(connections_lock);
   bool dead = false;
+  if (peer.connection >= 0 && peer.root.load(std::memory_order_relaxed) == nullptr) {
+    return false;  // hear_answers() looks after it
+  }
   if (peer.connection >= 0) {
     char byte;
     dead = system_call(SYS_recvfrom, peer.connection, &byte, 1, MSG_PEEK | MSG_DONTWAIT, nullptr, nullptr) == 0;
@@ -379,7 +397,7 @@ bool look_whether_dead(Peer& peer) {
 void wait_for_peers(int64_t timeout_ns) {
   std::vector<pollfd> all;
   {
-    const base::LockHolder lock(known->lock);
+    const base::LockHolder lock(connections_lock);
     all.push_back({known->listener, POLLIN, 0});
     for (const int connection : known->accepted) {
       all.push_back({connection, POLLIN, 0});

@@ -29,6 +29,7 @@ struct Peer {
   std::atomic<bool> is_dead{false};
   PeerMemory memory;
   int connection = -1;
+  bool is_answered = false;  // of a lower rank, which has connected: this process's file was sent
 };
 
 /// Learns of all ranks by `bootstrap`. 0 or a negative error number.

@@ -9,10 +9,8 @@
 namespace headroom::rpipe {
 
 Reader::~Reader() {
-  if (buffers_ != nullptr) {
-    (void)base::system_call(SYS_munmap, buffers_, kMostBuffers * sizeof(Buffer));
-    (void)base::system_call(SYS_munmap, small_, kMostBuffers * sizeof(Line));
-  }
+  base::give_back_memory(buffers_, kMostBuffers * sizeof(Buffer));
+  base::give_back_memory(small_, kMostBuffers * sizeof(Line));
 }
 
 void Reader::open(PeerMemory& memory, Record& record) {
@@ -40,6 +38,8 @@ void Reader::close() {
 bool Reader::make_tables() {
   if (buffers_ == nullptr) {
     buffers_ = static_cast<Buffer*>(base::reserve_memory(kMostBuffers * sizeof(Buffer)));
+  }
+  if (small_ == nullptr) {
     small_ = static_cast<char*>(base::reserve_memory(kMostBuffers * sizeof(Line)));
   }
   return buffers_ != nullptr && small_ != nullptr;
@@ -92,7 +92,7 @@ int Reader::prepare(const Line& notice) {
     more_marks_ = reinterpret_cast<std::atomic<uint8_t>*>(at);
   }
   if (notice.kind != Notice::kHeap) {
-    return notice.inline_bytes <= kInlineBytes ? 0 : -EPROTO;
+    return 0;
   }
   if (heap_ == nullptr) {
     heap_limit_ = record_->heap_limit.load(std::memory_order_relaxed);
@@ -120,6 +120,9 @@ int Reader::peek(uint64_t& bytes) {
 
 int Reader::take(uint32_t& number) {
   const Line& notice = *next_notice();
+  if (notice.kind != Notice::kHeap && notice.inline_bytes > kInlineBytes) {
+    return -EPROTO;
+  }
   if (!was_ever(notice.buffer) || notice.kind == Notice::kHeap) {
     if (const int error = prepare(notice)) {
       return error;

@@ -40,7 +40,7 @@ Record* make_record(int rank, uint64_t& offset) {
     return nullptr;
   }
   if (records->pieces.empty() || records->used + kRecordBytes > kAtOnce) {
-    const MemoryFile::Piece piece = own_memory().allocate(kAtOnce);
+    const MemoryFile::Piece piece = own_memory().allocate_populated(kAtOnce);
     if (piece.at == nullptr) {
       return nullptr;
     }

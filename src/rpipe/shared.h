@@ -5,9 +5,9 @@
 //   Line            a notice of a message, in a ring: the first in the record, longer ones elsewhere in the file
 //   heap            what is longer than a line holds; elsewhere in the file
 //
-// Who writes what: all in a process's file is written by that process, except for what is marked as the peer's. A word that is
-// polled never shares its cache line with content of the program's. Offsets count from the beginning of the file they stand in.
-// A file that a peer has damaged can make this process read wrong content, but not outside of what it has mapped
+// Who writes what: all in a process's file is written by that process, except for what is marked as the peer's. What the
+// program writes to never shares a cache line with a word that is polled. Offsets count from the beginning of the file they
+// stand in. A file that a peer has damaged can make this process read wrong content, but not outside of what it has mapped
 // (PeerMemory::at).
 #pragma once
 
@@ -19,7 +19,9 @@ namespace headroom::rpipe {
 
 inline constexpr uint32_t kMagic = 0x52504950;  // "RPIP"
 inline constexpr uint32_t kLayout = 1;
-inline constexpr uint64_t kPageBytes = 4096;
+// Pieces of a file begin and end at multiples of the largest page that there is.
+inline constexpr uint64_t kPieceBytes = 64 << 10;
+inline constexpr uint64_t whole_pieces(uint64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes; }
 inline constexpr uint32_t kInlineBytes = 48;  // content that a notice holds itself
 inline constexpr uint32_t kFirstLines = 8;
 inline constexpr uint32_t kFirstMarks = 64;
@@ -101,6 +103,7 @@ struct Root {
   // (WaitsFor << 32 | the peer's rank), and how often that changed; for the peer.
   alignas(64) std::atomic<uint64_t> waits_for;
   std::atomic<uint64_t> waits;
+  std::atomic<uint32_t> has_threads;  // several threads use pipes, so nobody knows who could end a wait
 
   alignas(64) std::atomic<uint64_t> records[1];  // the newest for each rank; as many as there are ranks
 };

@@ -36,21 +36,34 @@ int find_ready(const rpipe_t* pipes, const unsigned char* write, int count, int 
   return -1;
 }
 
+void look_for_deaths(const rpipe_t* pipes, int count) {
+  for (int each = 0; each < count; ++each) {
+    if (End* const end = end_of(pipes[each])) {
+      (void)look_whether_dead(end->peer());
+    }
+  }
+}
+
 /// Nobody rings who is not connected: while a pipe's peer is not, connections are waited for. -1 once all are, or the time is
 /// over; `timeout_ns` is less by the time that this took.
 int find_ready_while_unconnected(const rpipe_t* pipes, const unsigned char* write, int count, int first, int64_t& timeout_ns) {
+  // The connected ones ring a bell that is not heard while connections are waited for.
   constexpr int64_t kLongestLookNs = 50'000'000;
+  constexpr int64_t kShortLookNs = 1'000'000;
   const uint64_t began_ns = base::monotonic_ns();
   const int64_t whole_ns = timeout_ns;
   HostWait host_wait;
   for (;;) {
     const int found = find_ready(pipes, write, count, first);
     bool all_connected = true;
+    bool some_connected = false;
     for (int each = 0; found < 0 && each < count; ++each) {
       Peer& peer = end_of(pipes[each])->peer();
       if (peer.root.load(std::memory_order_acquire) == nullptr) {
         all_connected = false;
         (void)look_whether_dead(peer);
+      } else {
+        some_connected = true;
       }
     }
     const int64_t left = whole_ns < 0 ? INT64_MAX : whole_ns - static_cast<int64_t>(base::monotonic_ns() - began_ns);
@@ -59,7 +72,7 @@ int find_ready_while_unconnected(const rpipe_t* pipes, const unsigned char* writ
       return found;
     }
     host_wait.begin();
-    wait_for_peers(std::min(left, kLongestLookNs));
+    wait_for_peers(std::min(left, some_connected ? kShortLookNs : kLongestLookNs));
   }
 }
 
@@ -87,10 +100,19 @@ RPIPE_EXPORT int rpipe_wait_any(const rpipe_t* pipes, const unsigned char* write
   Waiter waiter(timeout_ns);
   while (found < 0 && (found = find_ready(pipes, write, count, first)) < 0) {
     if (const int over = waiter.pause()) {
-      return over;
-    }
-    for (int each = 0; waiter.is_long() && each < count; ++each) {
-      (void)look_whether_dead(end_of(pipes[each])->peer());
+      // A look whether a peer has died is a system call: not each time by who only looks.
+      static std::atomic<uint32_t> looks{0};
+      if (timeout_ns == RPIPE_NOWAIT && looks.fetch_add(1, std::memory_order_relaxed) % End::kLooksPerDeath != 0) {
+        return over;
+      }
+      look_for_deaths(pipes, count);
+      found = find_ready(pipes, write, count, first);
+      if (found < 0) {
+        return over;
+      }
+    } else if (waiter.is_long()) {
+      (void)look_for_peers();
+      look_for_deaths(pipes, count);
     }
   }
   last.store(found, std::memory_order_relaxed);
@@ -145,7 +167,7 @@ RPIPE_EXPORT const char* rpipe_error(int error) {
     case EALREADY:
       return "done before";
     case EFAULT:
-      return "no such buffer, or not this rank's now";
+      return "no such buffer";
     case EBUSY:
       return "buffers that were read were not freed";
     case ENOTSUP:

@@ -25,12 +25,6 @@ void relax() {
 
 }  // namespace
 
-Waiter::~Waiter() {
-  if (announced_) {
-    own_root().sleeps.store(0, std::memory_order_relaxed);
-  }
-}
-
 bool Waiter::is_patient() const { return looks_ >= (is_oversubscribed() ? kFewSpins : kSpins) + kFewYields; }
 
 void Waiter::sleep(int64_t most_ns) {
@@ -70,7 +64,8 @@ int Waiter::pause() {
   if (announced_) {
     sleep(left);
   }
-  // Announced anew each time: the word is one for all threads, and whoever rang has taken it back.
+  // Announced anew each time: the word is one for all threads, and whoever rang has taken it back. Nobody else takes it back:
+  // another thread may sleep by it.
   bell_ = own_root().bell.load(std::memory_order_acquire);
   own_root().sleeps.store(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring()

@@ -26,7 +26,6 @@ class Waiter {
  public:
   /// `timeout_ns` as in rpipe.h.
   explicit Waiter(int64_t timeout_ns) : timeout_ns_(timeout_ns) {}
-  ~Waiter();
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
@@ -54,7 +53,8 @@ class Waiter {
 /// Rings the process whose root that is, if it sleeps. After something was written that it may wait for, and a full fence,
 /// which pairs with the one in Waiter::pause().
 inline void ring_after_fence(Root& root) {
-  if (root.sleeps.load(std::memory_order_relaxed) != 0 && root.sleeps.exchange(0, std::memory_order_relaxed) != 0) {
+  // seq_cst: after the fence's write, on processors too whose exchanges are no full fences for what follows.
+  if (root.sleeps.load(std::memory_order_seq_cst) != 0 && root.sleeps.exchange(0, std::memory_order_relaxed) != 0) {
     root.bell.fetch_add(1, std::memory_order_release);
     base::futex_wake(&root.bell, INT32_MAX, true);
   }

@@ -26,11 +26,9 @@ Writer::~Writer() {
   if (host() != nullptr && heap_.units() > 0) {
     host()->give_back(heap_.units() * kUnitBytes);
   }
-  if (buffers_ != nullptr) {
-    (void)base::system_call(SYS_munmap, buffers_, kMostBuffers * sizeof(Buffer));
-    (void)base::system_call(SYS_munmap, small_, kMostBuffers * kUnitBytes);
-    (void)base::system_call(SYS_munmap, free_numbers_, kMostBuffers * sizeof(uint16_t));
-  }
+  base::give_back_memory(buffers_, kMostBuffers * sizeof(Buffer));
+  base::give_back_memory(small_, kMostBuffers * kUnitBytes);
+  base::give_back_memory(free_numbers_, kMostBuffers * sizeof(uint16_t));
 }
 
 bool Writer::open(MemoryFile& file, Record& record, const WriterOptions& options) {
@@ -59,7 +57,11 @@ void Writer::close() {
 bool Writer::make_tables() {
   if (buffers_ == nullptr) {
     buffers_ = static_cast<Buffer*>(base::reserve_memory(kMostBuffers * sizeof(Buffer)));
+  }
+  if (small_ == nullptr) {
     small_ = static_cast<char*>(base::reserve_memory(kMostBuffers * kUnitBytes));
+  }
+  if (free_numbers_ == nullptr) {
     free_numbers_ = static_cast<uint16_t*>(base::reserve_memory(kMostBuffers * sizeof(uint16_t)));
   }
   return buffers_ != nullptr && small_ != nullptr && free_numbers_ != nullptr;
@@ -72,7 +74,7 @@ std::atomic<uint8_t>& Writer::mark(uint32_t number) {
 // ---- buffers -------------------------------------------------------------------------------------------------------------
 
 int Writer::make_more_marks() {
-  marks_piece_ = file_->allocate(kMostBuffers);
+  marks_piece_ = file_->allocate_populated(kMostBuffers);
   if (marks_piece_.at == nullptr) {
     return -ENOMEM;
   }
@@ -214,7 +216,7 @@ int Writer::open_heap() {
 int Writer::grow_heap(uint32_t units, bool may_grow) {
   const uint64_t now = heap_.units() * kUnitBytes;
   const uint64_t wanted = std::max({2 * now, now + units * kUnitBytes, kFirstHeapBytes});
-  const uint64_t next = std::min((wanted + kPageBytes - 1) / kPageBytes * kPageBytes, heap_.most_units() * kUnitBytes);
+  const uint64_t next = std::min(whole_pieces(wanted), heap_.most_units() * kUnitBytes);
   // What has nothing in it has too little: the message is longer than the heap.
   if (next <= now || (!may_grow && next > kEasyHeapBytes && heap_.used_units() > 0)) {
     return -EAGAIN;
@@ -264,7 +266,7 @@ int Writer::place(uint64_t bytes, bool may_grow, uint32_t& first) {
 }
 
 int Writer::allocate(uint64_t bytes, bool may_grow, uint32_t& number) {
-  if (!make_tables()) {
+  if (free_numbers_ == nullptr && !make_tables()) {
     return -ENOMEM;
   }
   if (options_.collects_always) {
@@ -317,7 +319,7 @@ int Writer::make_room_in_ring() {
     return 0;
   }
   const uint32_t lines = std::min(line_count_ * kRingGrowth, kMostLines);
-  const MemoryFile::Piece piece = file_->allocate(lines * sizeof(Line));
+  const MemoryFile::Piece piece = file_->allocate_populated(lines * sizeof(Line));
   if (piece.at == nullptr) {
     return -ENOMEM;
   }

@@ -26,6 +26,25 @@ def test_the_program_of_the_paper(mpi):
     assert (done.returncode, done.stdout) == (0, "rank 1 read 42\n"), done.stderr
 
 
+@pytest.mark.parametrize(
+    "source, arguments, ranks, said",
+    [("halo.c", (120, 50), 3, r"sum [\d.]+, change [\d.e-]+\n"), ("hash_table.c", (3000,), 4, r"\d+ keys, sum [\da-f]{16}\n")],
+)
+def test_the_examples_do_the_same_in_every_way(mpi, source, arguments, ranks, said, tmp_path):
+    """By pipes, by messages and by windows; and by pipes under Headroom."""
+    program = compiled(mpi, ROOT / "examples/rpipe" / source)
+    outputs = {}
+    for way in ("pipes", "messages", "windows"):
+        done = plain_run([*mpi.command(ranks), program, way, *arguments])
+        assert done.returncode == 0, done.stderr
+        assert f"{way}: " in done.stderr
+        outputs[way] = done.stdout
+    run = headroom_run([program, "pipes", *arguments], tmp_path, before=mpi.command(ranks), memory="256M")
+    assert run.total("messages_piped") > 0
+    assert re.fullmatch(said, run.output)
+    assert set(outputs.values()) == {run.output}
+
+
 @pytest.mark.parametrize("ranks", [3, 8])
 def test_without_headroom(mpi, ranks):
     done = plain_run([*mpi.command(ranks), compiled(mpi, "pipes.c"), 4, 300, 0])

@@ -268,7 +268,8 @@ TEST_F(Rpipe, TwoWritersDoNotFit) {
     raddr_t buffer = 0;
     RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_WRITER, nullptr) == 0);
     RANK_EXPECT(rpipe_alloc(pipe, 1, &buffer, RPIPE_FOREVER) == -EPROTO);
-    RANK_EXPECT(strstr(rpipe_reason(pipe), "writes, and so does rank") != nullptr);
+    RANK_EXPECT(strstr(rpipe_reason(pipe), self == 0 ? "rank 0 writes, rank 1 writes" : "rank 1 writes, rank 0 writes") !=
+                nullptr);
   });
   expect_all_end_well(2);
 }
@@ -402,6 +403,82 @@ TEST_F(Rpipe, MemoryOfClosedPipesIsUsedAgain) {
       RANK_EXPECT(round < 500 || size < first_pages + 100'000);  // of 4 KiB; a heap has addresses for 64 MiB
     }
   });
+  expect_all_end_well(2);
+}
+
+TEST_F(Rpipe, TwoThatCloseWithSomethingUnreadBothWaysAreTold) {
+  start(2, [](int self) {
+    rpipe_t pipe = nullptr;
+    RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
+    const int sent = rpipe_send(pipe, "unread", 6, RPIPE_FOREVER);
+    RANK_EXPECT(sent == 0 || sent == -EPIPE);  // the other one may have closed already
+    RANK_EXPECT(rpipe_close(pipe, RPIPE_FOREVER) == (sent == 0 ? -EPIPE : 0));
+    rpipe_options options = options_with();
+    rpipe_t writes = nullptr;
+    rpipe_t reads = nullptr;
+    options.channel = 1 + static_cast<uint32_t>(self);
+    RANK_EXPECT(rpipe_open(&writes, 1 - self, RPIPE_WRITER, &options) == 0);
+    options.channel = 2 - static_cast<uint32_t>(self);
+    RANK_EXPECT(rpipe_open(&reads, 1 - self, RPIPE_READER, &options) == 0);
+    const int error = rpipe_send(writes, "unread", 6, RPIPE_FOREVER);
+    RANK_EXPECT(error == 0 || error == -EPIPE);
+  });
+  expect_all_end_well(2);  // rpipe_finalize(), too, does not wait for ever
+}
+
+TEST_F(Rpipe, RecordsOfPipesThatNeverMetAreUsedAgain) {
+  start(2, [](int self) {
+    rpipe_t pipe = nullptr;
+    for (int round = 0; round < 70'000; ++round) {  // more than a process may have at a time
+      RANK_EXPECT(rpipe_open(&pipe, 1 - self, self == 0 ? RPIPE_WRITER : RPIPE_READER, nullptr) == 0);
+      RANK_EXPECT(rpipe_close(pipe, RPIPE_NOWAIT) == 0);
+      if (round % 1000 == 0) {  // and now and then both wait for each other
+        char byte = 'x';
+        RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
+        RANK_EXPECT(rpipe_send(pipe, &byte, 1, RPIPE_FOREVER) == 0);
+        RANK_EXPECT(rpipe_receive(pipe, &byte, 1, nullptr, RPIPE_FOREVER) == 0);
+        RANK_EXPECT(rpipe_close(pipe, RPIPE_FOREVER) == 0);
+      }
+    }
+  });
+  expect_all_end_well(2);
+}
+
+TEST_F(Rpipe, WhoOnlyLooksHearsOfADeath) {
+  start(2, [](int self) {
+    rpipe_t pipe = nullptr;
+    RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
+    raddr_t buffer = 0;
+    RANK_EXPECT(rpipe_send(pipe, "x", 1, RPIPE_FOREVER) == 0);
+    RANK_EXPECT(rpipe_read(pipe, &buffer, nullptr, RPIPE_FOREVER) == 0 && rpipe_free(buffer) == 0);
+    if (self == 0) {
+      raise(SIGKILL);
+    }
+    int which = -1;
+    int error = 0;
+    while ((error = rpipe_read(pipe, &buffer, nullptr, RPIPE_NOWAIT)) == -EAGAIN) {
+    }
+    RANK_EXPECT(error == -EPIPE);
+    RANK_EXPECT(rpipe_wait_any(&pipe, nullptr, 1, &which, RPIPE_NOWAIT) == 0 && which == 0);
+  });
+  EXPECT_EQ(-SIGKILL, end_of(0));
+  EXPECT_EQ(0, end_of(1)) << said();
+}
+
+TEST_F(Rpipe, HandlesMayBeUsedWronglyAfterTheEnd) {
+  start(
+      2,
+      [](int self) {
+        rpipe_t pipe = nullptr;
+        raddr_t buffer = 0;
+        RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
+        const int error = rpipe_alloc(pipe, 10, &buffer, RPIPE_FOREVER);
+        RANK_EXPECT(error == 0 || error == -EPIPE);  // the other one may have finished
+        RANK_EXPECT(rpipe_finalize(RPIPE_FOREVER) == 0);
+        RANK_EXPECT(rpipe_close(pipe, 0) == -EBADF && rpipe_alloc(pipe, 1, &buffer, 0) == -EBADF);
+        RANK_EXPECT(rpipe_free(buffer) == -EBADF && rpipe_at(buffer) == nullptr && rpipe_reason(pipe) != nullptr);
+      },
+      false);
   expect_all_end_well(2);
 }
 

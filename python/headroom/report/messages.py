@@ -15,7 +15,7 @@ PASSED_COLLECTIVES = tuple(f"collectives_passed_for_{why}" for why in REASONS_OF
 ONE_SIDED = ("puts_direct", "gets_direct", "folds_direct")
 # What the page shows, in order. one_sided_bytes is a row of its own; other bytes stand beside the counter that they belong to.
 GROUPS = {
-    "What was sent": ("messages_direct", "messages_collective", *ONE_SIDED, "one_sided_bytes"),
+    "What was sent": ("messages_direct", "messages_collective", "messages_piped", *ONE_SIDED, "one_sided_bytes"),
     "Calls that did not enter the MPI library": (
         "collectives_direct",
         "collectives_started",
