@@ -11,6 +11,7 @@ from conditions import need
 from conftest import DEBIAN, HEADROOM, WHEELS, Mpi, compile_program, headroom_run, plain_run
 from running_processes import running
 from slurm import Slurm
+from variants import every_second
 
 MIB = 1 << 20
 STORAGE = "/var/tmp"  # what jobs are told to take for temporary files differs from version to version
@@ -71,6 +72,7 @@ def test_srun(slurm, mpi: Mpi, nodes, tmp_path):
     assert_went_to_storage(run.reports, nodes, 4, 2 * each, 96)
 
 
+@every_second("mpi", "launcher")
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
 @pytest.mark.parametrize("launcher", ["mpiexec", "headroom run -n"])
 def test_batch(slurm, mpi: Mpi, launcher, tmp_path):

@@ -376,7 +376,7 @@ def test_a_process_that_fails_waits_until_its_report_is_read(tmp_path):
         deadline = time.monotonic() + 20
         while not report.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(0.2)  # much less than it waits
+        time.sleep(0.05)  # much less than it waits
         assert job.poll() is None
         assert "headroom:   memory" in job.communicate(timeout=20)[1]
     assert job.returncode != 0

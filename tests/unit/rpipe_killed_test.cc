@@ -49,7 +49,7 @@ int read_one(int self, rpipe_t pipe, uint32_t number) {
   return 0;
 }
 
-class RpipeKilled : public PipeRanks {
+class RpipeKilledAnywhere : public PipeRanks {
  protected:
   void SetUp() override {
     PipeRanks::SetUp();
@@ -86,7 +86,7 @@ class RpipeKilled : public PipeRanks {
   int deaths = 0;
 };
 
-TEST_F(RpipeKilled, AWriterAnywhere) {
+TEST_F(RpipeKilledAnywhere, AWriterAnywhere) {
   kill_at_moments([](int self) {
     rpipe_t pipe = nullptr;
     if (self == 0) {
@@ -111,7 +111,7 @@ TEST_F(RpipeKilled, AWriterAnywhere) {
   });
 }
 
-TEST_F(RpipeKilled, AReaderAnywhere) {
+TEST_F(RpipeKilledAnywhere, AReaderAnywhere) {
   kill_at_moments([](int self) {
     rpipe_t pipe = nullptr;
     rpipe_options options = {};
@@ -140,7 +140,7 @@ TEST_F(RpipeKilled, AReaderAnywhere) {
   });
 }
 
-TEST_F(RpipeKilled, AWriterOfTwoPipesThatAreWaitedForTogether) {
+TEST_F(RpipeKilledAnywhere, AWriterOfTwoPipesThatAreWaitedForTogether) {
   kill_at_moments([](int self) {
     rpipe_t pipes[2] = {};
     if (self == 0) {
