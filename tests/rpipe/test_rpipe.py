@@ -91,7 +91,8 @@ def test_a_rank_that_dies_is_named(tmp_path):
     mpi = WHEELS[0]
     heard = tmp_path / "heard"
     plain_run([mpi.mpiexec, "-disable-auto-cleanup", "-n", 2, compiled(mpi, "pipe_of_the_dead.c"), heard])
-    assert re.fullmatch(r"-32: rank 1 \(on \S+\) has ended without closing the pipe\n", heard.read_text())
+    said = heard.read_text()
+    assert re.fullmatch(r"-32: rank 0 \(on \S+\) has ended without closing the pipe\n", said)
 
 
 def test_it_needs_mpi_that_has_begun():
@@ -103,13 +104,17 @@ def test_it_needs_mpi_that_has_begun():
 
 
 def test_what_it_exports():
-    """Its own names alone, in their version: a library that exports the paper's would capture those of others."""
+    """Its own names alone, in their version: a library that exports the paper's would capture those of others. Each function
+    has a manual page."""
     done = plain_run(["objdump", "-T", LIBRARY / "librpipe.so.1"])
     names = {tuple(line.split()[-2:]) for line in done.stdout.splitlines() if " g " in line and "*UND*" not in line}
     functions = {name for version, name in names if version == "RPIPE_1" and name != "RPIPE_1"}
     header = (ROOT / "include/headroom/rpipe.h").read_text()
     assert functions == set(re.findall(r"^\w[\w *]*\b(rpipe_\w+)\(", header, re.M))
     assert {version for version, name in names} == {"RPIPE_1"}
+    pages = LIBRARY.parent / "share/man/man3"
+    assert {page.stem for page in pages.iterdir()} == functions | {"rpipe"}
+    assert ".B int rpipe_free(raddr_t buffer);" in (pages / "rpipe_free.3").read_text()
     needed = plain_run(["objdump", "-p", LIBRARY / "librpipe.so.1"]).stdout
     assert set(re.findall(r"NEEDED +(\S+)", needed)) <= {
         "libc.so.6",
