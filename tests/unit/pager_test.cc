@@ -525,14 +525,14 @@ TEST(Pager, NothingIsWatchedWhileMemoryIsEnough) {
 }
 
 TEST(Pager, WhatWasThereBeforeArmingCountsAsDirty) {
-  test::set_environment("64M", "auto");  // the address sanitizer takes some 16 MiB of it
+  test::set_environment("128M", "auto");  // the address sanitizer takes some 16 to 34 MiB of it
   ASSERT_EQ(start(), base::Status::kOk);
   auto* early = static_cast<char*>(heap::allocate(32 << 20, 1, false));
   memset(early, 9, 32 << 20);
   ASSERT_FALSE(is_armed());
-  auto* late = static_cast<char*>(heap::allocate(64 << 20, 1, false));
+  auto* late = static_cast<char*>(heap::allocate(128 << 20, 1, false));
   ASSERT_TRUE(is_armed());
-  memset(late, 1, 64 << 20);
+  memset(late, 1, 128 << 20);
   for (uint64_t index = 0; index < (32 << 20); index += 777) {
     ASSERT_EQ(early[index], 9) << index;
   }
