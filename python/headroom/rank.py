@@ -17,7 +17,7 @@ from headroom.errors import Refused, complain, warn
 MOST_DIRECTORIES = 8
 LEAST_MEMORY = 16 << 20
 PAGE = 4096  # kPageBytes of src/arena/arena.h
-LEAST_FOR_A_RANK = 4 << 20  # kFloorBytes of src/pager/state.h; as much again is in use that cannot move
+LEAST_FOR_A_RANK = 4 << 20  # kFloorBytes of src/pager/pager.h; as much again is in use that cannot move
 SHARE_OF_FREE_MEMORY = 0.8
 
 

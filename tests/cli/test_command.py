@@ -115,7 +115,7 @@ def test_the_version_is_the_one_of_the_build():
 
 def test_constants_are_those_of_the_library():
     """Read by people in one place each, and used by the command before the library is there."""
-    written = {"kPageBytes": "arena/arena.h", "kFloorBytes": "pager/state.h", "kMostDirectories": "pager/store.h"}
+    written = {"kPageBytes": "arena/arena.h", "kFloorBytes": "pager/pager.h", "kMostDirectories": "pager/store.h"}
     known = {}
     for name, header in written.items():
         found = re.search(rf"constexpr \w+ {name} = ([\d <]+);", (ROOT / "src" / header).read_text())
