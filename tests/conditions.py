@@ -89,6 +89,11 @@ def no_tracing() -> str | None:
     return None if asked.returncode == 0 else asked.stderr.strip()
 
 
+def no_network_namespaces() -> str | None:
+    asked = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True, check=False)
+    return None if asked.returncode == 0 else asked.stderr.strip()
+
+
 def missing(*names: str):
     return lambda: None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed"
 
@@ -117,6 +122,7 @@ LACKS = {
     "Slurm's cgroups": no_cgroups_of_slurm,
     "traced processes": no_tracing,
     "gdb": missing("gdb"),
+    "network namespaces": no_network_namespaces,
     "ScaLAPACK": lambda: None if SCALAPACK.exists() else "scalapack-mpi-test is not installed",
 }
 

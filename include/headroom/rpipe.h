@@ -57,11 +57,17 @@ enum rpipe_policy { RPIPE_FIRST_FIT = 0, RPIPE_NEXT_FIT, RPIPE_BEST_FIT, RPIPE_W
  * fit, at the oldest ones). By policy: first and next fit are deferred, best and worst fit immediate. */
 enum rpipe_frees { RPIPE_FREES_BY_POLICY = 0, RPIPE_DEFERRED, RPIPE_IMMEDIATE };
 
-enum rpipe_backend { RPIPE_ANY = 0, RPIPE_NODE /* between processes of a node, through memory that both have */ };
+enum rpipe_backend {
+  RPIPE_ANY = 0, /* RPIPE_NODE on a node, RPIPE_MPI to others */
+  RPIPE_NODE,    /* between processes of a node, through memory that both have */
+  RPIPE_MPI      /* by messages of the MPI library; to any rank but this one. Both ends must choose it */
+};
 
 enum rpipe_flags {
   RPIPE_THREADS = 1,
-  RPIPE_PULL = 2 /* buffers lie with their writer until they are read (the paper's rread() of slides 29 to 33) */
+  /* Buffers lie with their writer until they are read (the paper's rread() of slides 29 to 33). On a node they always do; by
+   * RPIPE_MPI they never do. */
+  RPIPE_PULL = 2
 };
 
 struct rpipe_options {
@@ -93,8 +99,8 @@ int rpipe_init_with(const struct rpipe_bootstrap* bootstrap);
 int rpipe_finalize(int64_t timeout_ns);
 
 /* Local, returns at once: both ends must call it; the first other call meets the peer. -EPROTO (from there): the ends do not
- * fit: two writers, different duplex or RPIPE_PULL. -ENOTSUP, with a line on stderr: the peer is on another node. `peer` may be
- * this rank. */
+ * fit: two writers, different duplex, RPIPE_PULL or backend. -ENOTSUP, with a line on stderr: the backend does not reach the
+ * peer. `peer` may be this rank. */
 int rpipe_open(rpipe_t* pipe, int peer, enum rpipe_role role, const struct rpipe_options* options);
 /* Waits until the peer has read all that was written here. What is not read here is dropped, and the writer gets -EPIPE; so do
  * two that close while each has something of the other's unread. -EPIPE, -ETIMEDOUT (of RPIPE_NOWAIT, too): content may be
@@ -136,7 +142,7 @@ rpipe_t rpipe_of(raddr_t buffer);
 
 struct rpipe_state {
   uint32_t size;    /* sizeof(struct rpipe_state), set by the caller */
-  uint32_t backend; /* RPIPE_NODE; RPIPE_ANY: the peer was not met yet */
+  uint32_t backend; /* RPIPE_NODE or RPIPE_MPI; RPIPE_ANY: the peer was not met yet */
   uint32_t peer, padding;
   uint64_t written, read, freed, bytes_written, bytes_read; /* messages, and their content */
   uint64_t waits_for_room, sleeps;                          /* of calls on this pipe, here */

@@ -32,6 +32,7 @@ from headroom.rank import library_path
 
 READER, WRITER, BOTH = 0, 1, 2
 FIRST_FIT, NEXT_FIT, BEST_FIT, WORST_FIT = 0, 1, 2, 3
+ANY, NODE, MPI = 0, 1, 2  # backends
 ALL = ctypes.c_size_t(-1).value
 THREADS, PULL = 1, 2
 
@@ -128,8 +129,8 @@ class Buffer:
 class Pipe:
     """This rank's end of a pipe; see rpipe_open() in headroom/rpipe.h."""
 
-    def __init__(self, peer: int, role: int, *, width=0, channel=0, heap_bytes=0, policy=FIRST_FIT, flags=0):
-        options = _Options(ctypes.sizeof(_Options), flags, width, channel, heap_bytes, policy, 0, 0, 0)
+    def __init__(self, peer: int, role: int, *, width=0, channel=0, heap_bytes=0, policy=FIRST_FIT, backend=ANY, flags=0):
+        options = _Options(ctypes.sizeof(_Options), flags, width, channel, heap_bytes, policy, 0, backend, 0)
         self._pipe: ctypes.c_void_p | None = ctypes.c_void_p()
         _check(_library.rpipe_open(self._pipe, peer, role, options))
 

@@ -157,11 +157,7 @@ RPIPE_EXPORT int rpipe_free(raddr_t buffer) {
     ring(own_root());  // another thread of this process may wait for room
     return 0;
   }
-  if (!owner.end->reader.release(owner.number)) {
-    return -EALREADY;
-  }
-  ring_after_fence(*owner.end->peer().root.load(std::memory_order_relaxed));
-  return 0;
+  return owner.end->release(owner.number) ? 0 : -EALREADY;
 }
 
 RPIPE_EXPORT void* rpipe_at(raddr_t buffer) {

@@ -8,6 +8,7 @@
 #include "rpipe/address.h"
 #include "rpipe/handles.h"
 #include "rpipe/host.h"
+#include "rpipe/mirror.h"
 #include "rpipe/records.h"
 
 namespace headroom::rpipe {
@@ -48,13 +49,16 @@ int End::begin() {
   opening_ = next_opening(peer_.rank, options_.channel);  // only now: what failed is no opening
   writer.open(own_memory(), *own_, writer_options(options_));
   own_->role = static_cast<uint16_t>(role_);
-  own_->flags = static_cast<uint16_t>(options_.flags);
+  own_->flags = static_cast<uint16_t>(options_.flags | (peer_.is_mirrored ? kMirrored : 0));
   own_->state.store(static_cast<uint32_t>(EndState::kOpen), std::memory_order_relaxed);
   own_->key.store(key_of(options_.channel, opening_), std::memory_order_release);
   if (writes()) {
     add_end(static_cast<uint32_t>(own_rank()), own_->index, *this, true);
   }
-  connect_to(peer_);
+  if (peer_.is_mirrored) {
+    announce(peer_, *own_);
+  }
+  connect_to(peer_of(peer_.rank));
   (void)look_for_peers();
   if (Root* const root = peer_.root.load(std::memory_order_acquire)) {
     ring(*root);  // it may wait for this end
@@ -76,6 +80,12 @@ int End::break_by(int error, const char* format, ...) {
   return broken_.load(std::memory_order_relaxed);
 }
 
+int End::break_by_death(const char* what) {
+  const bool failed = peer_.has_failed.load(std::memory_order_relaxed);
+  return break_by(-EPIPE, "rank %d (on %s) %s", peer_.rank, peer_.host,
+                  failed ? "cannot be reached any more: MPI has ended, or failed" : what);
+}
+
 // ---- meeting -------------------------------------------------------------------------------------------------------------
 
 int End::check_fit(const Record& theirs) {
@@ -90,18 +100,22 @@ int End::check_fit(const Record& theirs) {
     return break_by(-EPROTO, "the ends do not fit: one of rank %d and rank %d has RPIPE_PULL, the other has not", own_rank(),
                     peer_.rank);
   }
+  if ((theirs.flags & kMirrored) != (own_->flags & kMirrored)) {
+    return break_by(-EPROTO, "the ends do not fit: one of rank %d and rank %d has RPIPE_MPI, the other has not", own_rank(),
+                    peer_.rank);
+  }
   return 0;
 }
 
-Record* End::look_up_theirs() {
-  Root* const root = peer_.root.load(std::memory_order_acquire);
+Record* End::look_up_theirs(Peer& peer) const {
+  Root* const root = peer.root.load(std::memory_order_acquire);
   if (root == nullptr) {
     return nullptr;
   }
-  const bool is_self = peer_.rank == own_rank();
+  const bool is_self = peer.rank == own_rank();
   const uint64_t key = key_of(options_.channel, is_self ? opening_ ^ 1 : opening_);
   for (uint64_t offset = root->records[own_rank()].load(std::memory_order_acquire); offset != 0;) {
-    auto* const record = reinterpret_cast<Record*>(peer_.memory.at(offset, kRecordBytes));
+    auto* const record = reinterpret_cast<Record*>(peer.memory.at(offset, kRecordBytes));
     if (record == nullptr || record->key.load(std::memory_order_acquire) == key) {
       return record;
     }
@@ -111,9 +125,11 @@ Record* End::look_up_theirs() {
 }
 
 int End::find_theirs() {
-  Record* const record = look_up_theirs();
+  Record* const record = look_up_theirs(peer_);
   if (record == nullptr) {
-    return -EAGAIN;
+    const Record* const without_messages = peer_.is_mirrored ? look_up_theirs(peer_of(peer_.rank)) : nullptr;
+    const int error = without_messages == nullptr ? 0 : check_fit(*without_messages);
+    return error == 0 ? -EAGAIN : error;
   }
   if (const int error = check_fit(*record)) {
     return error;
@@ -144,7 +160,7 @@ int End::meet() {
   }
   const int error = find_theirs();
   if (error == -EAGAIN && was_dead) {
-    return break_by(-EPIPE, "rank %d (on %s) has ended without opening its end", peer_.rank, peer_.host);
+    return break_by_death("has ended without opening its end");
   }
   return error;
 }
@@ -176,12 +192,15 @@ int End::wait_for_connection(int64_t& timeout_ns) {
 
 /// After it was found that there is nothing to do for the moment: whether there ever will be.
 int End::broken_now() {
-  if (theirs_.load(std::memory_order_relaxed)->state.load(std::memory_order_acquire) ==
-      static_cast<uint32_t>(EndState::kClosed)) {
+  const auto state = static_cast<EndState>(theirs_.load(std::memory_order_relaxed)->state.load(std::memory_order_acquire));
+  if (state == EndState::kClosed) {
     return break_by(-EPIPE, "rank %d (on %s) has closed its end", peer_.rank, peer_.host);
   }
+  if (state == EndState::kLost) {
+    return break_by(-ENOMEM, "no memory is left here for what rank %d (on %s) has written", peer_.rank, peer_.host);
+  }
   if (peer_.is_dead.load(std::memory_order_acquire)) {
-    return break_by(-EPIPE, "rank %d (on %s) has ended without closing the pipe", peer_.rank, peer_.host);
+    return break_by_death("has ended without closing the pipe");
   }
   return -EAGAIN;
 }
@@ -235,6 +254,9 @@ int End::write(uint32_t buffer, uint64_t bytes) {
       return error;
     }
   }
+  if (peer_.is_mirrored) {
+    forward(*own_);
+  }
   ring(*peer_.root.load(std::memory_order_relaxed));
   return 0;
 }
@@ -273,13 +295,30 @@ int End::take(raddr_t& buffer) {
   if (theirs.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(EndState::kClosed)) {
     ring(*peer_.root.load(std::memory_order_relaxed));  // it waits until all is taken
   }
+  if (peer_.is_mirrored) {
+    tell_taken(peer_, theirs);
+  }
   return 0;
+}
+
+bool End::release(uint32_t buffer) {
+  if (!reader.release(buffer)) {
+    return false;
+  }
+  ring_after_fence(*peer_.root.load(std::memory_order_relaxed));
+  if (peer_.is_mirrored) {
+    tell_freed(peer_, *theirs_.load(std::memory_order_relaxed), buffer);
+  }
+  return true;
 }
 
 // ---- the end -------------------------------------------------------------------------------------------------------------
 
 void End::begin_close() {
   own_->state.store(static_cast<uint32_t>(EndState::kClosed), std::memory_order_release);
+  if (peer_.is_mirrored) {
+    forward(*own_);
+  }
   if (Root* const root = peer_.root.load(std::memory_order_acquire)) {
     ring(*root);
   }
@@ -316,12 +355,15 @@ int End::close(int64_t timeout_ns) {
 bool End::tell_closed() {
   if (!has_told_) {
     Record* const met = theirs_.load(std::memory_order_relaxed);
-    Record* const theirs = met != nullptr ? met : look_up_theirs();
+    Record* const theirs = met != nullptr ? met : look_up_theirs(peer_);
     if (theirs == nullptr) {
       return false;
     }
     theirs->peer_closed.store(1, std::memory_order_release);
     has_told_ = true;
+    if (peer_.is_mirrored) {
+      tell_back(peer_, *theirs);
+    }
   }
   return true;
 }
@@ -330,6 +372,9 @@ bool End::try_to_go() {
   const bool both = tell_closed() && own_->peer_closed.load(std::memory_order_acquire) != 0;
   if (!both && !peer_.is_dead.load(std::memory_order_acquire)) {
     return false;
+  }
+  if (peer_.is_mirrored) {
+    forget_announced(*own_);
   }
   writer.close();
   give_record_back(peer_.rank, own_offset_);
@@ -342,7 +387,7 @@ void End::count_wait(uint32_t sleeps, bool for_room) {
 }
 
 void End::fill_state(rpipe_state& state) {
-  state.backend = is_met() ? RPIPE_NODE : RPIPE_ANY;
+  state.backend = !is_met() ? RPIPE_ANY : peer_.is_mirrored ? RPIPE_MPI : RPIPE_NODE;
   state.peer = static_cast<uint32_t>(peer_.rank);
   state.written = writer.written();
   state.bytes_written = writer.written_bytes();

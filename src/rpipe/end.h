@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "headroom/rpipe.h"
+#include "rpipe/mirror.h"
 #include "rpipe/peers.h"
 #include "rpipe/reader.h"
 #include "rpipe/waiting.h"
@@ -24,6 +25,7 @@ namespace headroom::rpipe {
 
 class End {
  public:
+  static constexpr uint32_t kLooksPerPoll = 16;    // of a wait on a node: those on other nodes take several system calls
   static constexpr uint32_t kLooksPerDeath = 256;  // of who only looks: a look whether the peer has died is a system call
 
   End(::rpipe& handle, Peer& peer, rpipe_role role, const rpipe_options& options)
@@ -49,6 +51,8 @@ class End {
   int try_peek(uint64_t& bytes);
   /// Takes what was found by try_peek() before, by the same thread.
   int take(raddr_t& buffer);
+  /// READER'S -> RETURNED; false if another thread was faster. By any thread.
+  bool release(uint32_t buffer);
   /// Calls look(has_waited) until it says something else than -EAGAIN, or the time is over. `waits_for`: what a look waits for;
   /// `has_waited`: it has done so for as long as it does without sleeping, or will not.
   template <typename Look>
@@ -76,12 +80,13 @@ class End {
   /// Until the peer's file is here, or never will be; `timeout_ns` is less by the time that this took.
   int wait_for_connection(int64_t& timeout_ns);
   /// The peer's record that fits this end's by its key; nullptr: the peer has not opened its end, or its file is not here.
-  Record* look_up_theirs();
+  Record* look_up_theirs(Peer& peer) const;
   int find_theirs();
   /// Tells the peer, met or not, that this end does not use its record any more; false: there is none yet.
   bool tell_closed();
   int check_fit(const Record& theirs);
   int break_by(int error, const char* format, ...) __attribute__((format(printf, 3, 4)));
+  int break_by_death(const char* what);
   int broken_now();
   /// What a wait knows of the peer's.
   struct Watch {
@@ -114,6 +119,9 @@ void note_thread();
 template <typename Look>
 int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   note_thread();
+  if (peer_.is_mirrored) {
+    poll_mirrors();
+  }
   int result = look(timeout_ns == RPIPE_NOWAIT);
   if (result != -EAGAIN) {
     return result;
@@ -131,7 +139,11 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   }
   Watch watch;
   Waiter waiter(timeout_ns);
+  uint32_t looks = 0;
   while ((result = look(waiter.is_patient())) == -EAGAIN) {
+    if (peer_.is_mirrored || ++looks % kLooksPerPoll == 0) {
+      poll_mirrors();
+    }
     if (const int over = waiter.pause()) {
       result = look_whether_dead(peer_) ? look(true) : over;
       result = result == -EAGAIN ? over : result;

@@ -34,7 +34,7 @@ int look_at(dl_phdr_info* info, size_t /*bytes*/, void* found) {
 
 }  // namespace
 
-int find_mpi(rpipe_bootstrap& bootstrap) {
+int find_mpi(rpipe_bootstrap& bootstrap, const rpipe_transport*& messages) {
   const char* interface = nullptr;
   dl_iterate_phdr(look_at, static_cast<void*>(&interface));
   if (interface == nullptr) {
@@ -54,13 +54,13 @@ int find_mpi(rpipe_bootstrap& bootstrap) {
     say("cannot open %s: %s", path, dlerror());
     return -ENOTSUP;
   }
-  using Join = int(rpipe_bootstrap*);
+  using Join = int(rpipe_bootstrap*, const rpipe_transport**);
   auto* const join = reinterpret_cast<Join*>(dlsym(library, "rpipe_join_mpi_world"));
   if (join == nullptr) {
     say("%s is not of this version", path);
     return -ENOTSUP;
   }
-  const int error = join(&bootstrap);
+  const int error = join(&bootstrap, &messages);
   if (error != 0) {
     say("MPI is not initialized, or finalized: rpipe_init() comes between");
   }

@@ -5,10 +5,12 @@
 #pragma once
 
 #include "headroom/rpipe.h"
+#include "rpipe/transport.h"
 
 namespace headroom::rpipe {
 
-/// Fills in who this rank is. -ENOTSUP, with a line on stderr: there is no MPI library, or it is not initialized.
-int find_mpi(rpipe_bootstrap& bootstrap);
+/// Fills in who this rank is, and how it gets messages to others. -ENOTSUP, with a line on stderr: there is no MPI library, or
+/// it is not initialized.
+int find_mpi(rpipe_bootstrap& bootstrap, const rpipe_transport*& messages);
 
 }  // namespace headroom::rpipe

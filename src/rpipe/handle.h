@@ -10,6 +10,7 @@
 
 #include "headroom/rpipe.h"
 #include "rpipe/end.h"
+#include "rpipe/transport.h"
 
 /// The C interface's type.
 struct rpipe {
@@ -18,6 +19,9 @@ struct rpipe {
 };
 
 namespace headroom::rpipe {
+
+/// What rpipe_init() and rpipe_init_with() do. `transport`: to other nodes; nullptr: there is none.
+int begin(const rpipe_bootstrap& bootstrap, const rpipe_transport* transport);
 
 /// Whether rpipe_init() was called in this process, and rpipe_finalize() not.
 bool has_begun();

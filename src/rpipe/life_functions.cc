@@ -13,6 +13,7 @@
 #include "rpipe/handles.h"
 #include "rpipe/host.h"
 #include "rpipe/messages.h"
+#include "rpipe/mirror.h"
 #include "rpipe/records.h"
 
 namespace headroom::rpipe {
@@ -34,11 +35,12 @@ uint32_t began_in = 0;  // fork_generation(); 0: it has not
 
 bool is_sound(const rpipe_options& options) {
   return (options.flags & ~uint32_t{RPIPE_THREADS | RPIPE_PULL}) == 0 && options.width <= kMostBuffers &&
-         options.policy <= RPIPE_WORST_FIT && options.frees <= RPIPE_IMMEDIATE && options.backend <= RPIPE_NODE &&
+         options.policy <= RPIPE_WORST_FIT && options.frees <= RPIPE_IMMEDIATE && options.backend <= RPIPE_MPI &&
          options.padding == 0 && options.heap_bytes <= kMostHeapBytes;
 }
 
 void let_retired_go() {
+  poll_mirrors();
   if (!pipes->retired.empty()) {
     (void)look_whether_dead(pipes->retired.front()->peer());  // one a time: it is a system call
   }
@@ -62,18 +64,24 @@ void let_retired_go() {
   return pipes->handles.back();
 }
 
-int begin(const rpipe_bootstrap& bootstrap) {
-  static uint32_t made_in = fork_generation();
-  if (made_in != fork_generation()) {
-    made_in = fork_generation();
-    pipes = new Pipes;  // what a forked child has of its parent's is left alone: the budget, above all
+/// Which way a pipe goes. -ENOTSUP, with a line on stderr: not the way that was asked for.
+int choose_peer(int rank, uint32_t backend, Peer*& chosen) {
+  Peer& on_node = peer_of(rank);
+  const bool by_messages = backend == RPIPE_MPI || (backend == RPIPE_ANY && !on_node.is_on_node);
+  if (!by_messages && on_node.is_on_node) {
+    chosen = &on_node;
+    return 0;
   }
-  forget_ends();
-  forget_records();
-  find_host();
-  const int error = begin_peers(bootstrap);
-  began_in = error == 0 ? fork_generation() : 0;
-  return error;
+  if (by_messages && rank != own_rank() && has_transport()) {
+    chosen = mirrored_peer(rank);
+    return chosen == nullptr ? -ENOMEM : 0;
+  }
+  const char* const why = !by_messages         ? "it is on another node"
+                          : rank == own_rank() ? "it is this rank"
+                                               : "rpipe_init() was not by MPI";
+  say("rank %d: no pipe to rank %d (on %s) by %s: %s", own_rank(), rank, on_node.host, by_messages ? "messages" : "memory",
+      why);
+  return -ENOTSUP;
 }
 
 int close_end(::rpipe& pipe, End& end, int64_t timeout_ns) {
@@ -87,6 +95,21 @@ int close_end(::rpipe& pipe, End& end, int64_t timeout_ns) {
 }
 
 }  // namespace
+
+int begin(const rpipe_bootstrap& bootstrap, const rpipe_transport* transport) {
+  static uint32_t made_in = fork_generation();
+  if (made_in != fork_generation()) {
+    made_in = fork_generation();
+    pipes = new Pipes;  // what a forked child has of its parent's is left alone: the budget, above all
+  }
+  forget_ends();
+  forget_records();
+  find_host();
+  int error = begin_peers(bootstrap);
+  error = error == 0 ? begin_mirrors(transport) : error;
+  began_in = error == 0 ? fork_generation() : 0;
+  return error;
+}
 
 bool has_begun() { return began_in == fork_generation(); }
 
@@ -102,7 +125,7 @@ RPIPE_EXPORT int rpipe_init_with(const rpipe_bootstrap* bootstrap) {
       static_cast<uint32_t>(bootstrap->ranks) > kMostRanks) {
     return -EINVAL;
   }
-  return has_begun() ? -EALREADY : begin(*bootstrap);
+  return has_begun() ? -EALREADY : begin(*bootstrap, nullptr);
 }
 
 RPIPE_EXPORT int rpipe_init(int* rank, int* ranks_out) {
@@ -110,8 +133,9 @@ RPIPE_EXPORT int rpipe_init(int* rank, int* ranks_out) {
     return -EALREADY;
   }
   rpipe_bootstrap bootstrap = {};
-  int error = find_mpi(bootstrap);
-  error = error == 0 ? begin(bootstrap) : error;
+  const rpipe_transport* messages = nullptr;
+  int error = find_mpi(bootstrap, messages);
+  error = error == 0 ? begin(bootstrap, messages) : error;
   if (error == 0 && rank != nullptr) {
     *rank = bootstrap.rank;
   }
@@ -142,7 +166,7 @@ RPIPE_EXPORT int rpipe_finalize(int64_t timeout_ns) {
   pipes->retired.clear();
   forget_ends();
   forget_records();
-  end_peers();
+  end_peers(!end_mirrors());
   began_in = 0;
   return result;
 }
@@ -161,16 +185,14 @@ RPIPE_EXPORT int rpipe_open(rpipe_t* pipe, int peer, enum rpipe_role role, const
   if (pipe == nullptr || peer < 0 || peer >= ranks() || role < RPIPE_READER || role > RPIPE_BOTH || !is_sound(all)) {
     return -EINVAL;
   }
-  Peer& other = peer_of(peer);
-  if (!other.is_on_node) {
-    say("rank %d: no pipe to rank %d: it is on another node (%s), and pipes reach the ranks of one node alone", own_rank(),
-        peer, other.host);
-    return -ENOTSUP;
+  Peer* other = nullptr;
+  if (const int error = choose_peer(peer, all.backend, other)) {
+    return error;
   }
   const headroom::base::LockHolder lock(pipes_lock);
   let_retired_go();
   ::rpipe* const handle = take_handle();
-  auto end = std::make_unique<End>(*handle, other, role, all);
+  auto end = std::make_unique<End>(*handle, *other, role, all);
   if (const int error = end->begin()) {
     pipes->closed.push_back(handle);
     return error;

@@ -60,6 +60,19 @@ MemoryFile::Piece MemoryFile::allocate(uint64_t bytes) {
   return piece;
 }
 
+char* MemoryFile::at(uint64_t offset, uint64_t bytes) {
+  const base::LockHolder lock(lock_);
+  // By offset: that is how they were made.
+  const auto after = std::upper_bound(all_.begin(), all_.end(), offset,
+                                      [](uint64_t wanted, const Piece& piece) { return wanted < piece.offset; });
+  if (after == all_.begin()) {
+    return nullptr;
+  }
+  const Piece& piece = *(after - 1);
+  const uint64_t within = offset - piece.offset;
+  return within < piece.bytes && bytes <= piece.bytes - within ? piece.at + within : nullptr;
+}
+
 void MemoryFile::release(const Piece& piece) {
   (void)base::system_call(SYS_fallocate, file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, piece.offset, piece.bytes);
   const base::LockHolder lock(lock_);
@@ -100,6 +113,9 @@ PeerMemory::~PeerMemory() {
 }
 
 char* PeerMemory::at(uint64_t offset, uint64_t bytes) {
+  if (mirror_ != nullptr) {
+    return mirror_->at(offset, bytes);
+  }
   const base::LockHolder lock(lock_);
   for (const Mapping& mapping : mappings_) {
     if (mapping.offset <= offset && bytes <= mapping.bytes && offset - mapping.offset <= mapping.bytes - bytes) {

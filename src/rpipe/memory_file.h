@@ -31,6 +31,8 @@ class MemoryFile {
   /// False if the system has no descriptor for it.
   bool open();
   [[nodiscard]] int descriptor() const { return file_; }
+  /// Where `bytes` from `offset` on are, which are within one piece; nullptr if no piece has them.
+  [[nodiscard]] char* at(uint64_t offset, uint64_t bytes);
 
   /// Addresses and a place in the file for so many bytes, in multiples of kPieceBytes; zeroed.
   Piece allocate(uint64_t bytes);
@@ -49,7 +51,7 @@ class MemoryFile {
   base::FutexLock lock_;
 };
 
-/// What this process has mapped of a peer's file.
+/// What this process has mapped of a peer's file, or the file of its own that mirrors it.
 class PeerMemory {
  public:
   PeerMemory() = default;
@@ -59,6 +61,7 @@ class PeerMemory {
 
   /// Takes the descriptor over.
   void open(int file) { file_ = file; }
+  void open(MemoryFile& mirror) { mirror_ = &mirror; }
   /// Where `bytes` from `offset` on are, which are within one piece; mapped if they are not yet, and nullptr if they cannot be,
   /// or the file does not have them.
   char* at(uint64_t offset, uint64_t bytes);
@@ -72,6 +75,7 @@ class PeerMemory {
     char* at;
   };
   int file_ = -1;
+  MemoryFile* mirror_ = nullptr;
   std::vector<Mapping> mappings_;
   base::FutexLock lock_;
 };

@@ -1,22 +1,131 @@
-/* MPI's world as the ranks that share pipes; compiled once for each binary interface, and opened by find_mpi.cc. */
+/* MPI's world as the ranks that share pipes, and its messages as the way to those on other nodes; compiled once for each binary
+ * interface, and opened by find_mpi.cc.
+ *
+ * All goes on a communicator of its own: the program's calls on the world may be on their way in another order, and its
+ * receives may take from any tag. It lives until MPI_Finalize(): so may messages. */
 #include <errno.h>
 #include <mpi.h>
+#include <string.h>
 
 #include "headroom/rpipe.h"
+#include "rpipe/transport.h"
+
+static MPI_Comm ours;
+static int has_ours;
+static int has_ended;
+static int needs_main_thread;
+static int (*move_at_end)(void);
+static void (*stop_at_end)(void);
+
+static MPI_Request request_of(uint64_t word) {
+  MPI_Request request;
+  memcpy(&request, &word, sizeof request);
+  return request;
+}
+
+static uint64_t word_of(MPI_Request request) {
+  uint64_t word = 0;
+  memcpy(&word, &request, sizeof request);
+  return word;
+}
+
+static int may_call(void) {
+  int is_main = 1;
+  if (needs_main_thread) {
+    MPI_Is_thread_main(&is_main);
+  }
+  return !has_ended && is_main;
+}
+
+static int start_send(int rank, int tag, const void* from, size_t bytes, uint64_t* request) {
+  MPI_Request made;
+  const int result = MPI_Isend(from, (int)bytes, MPI_BYTE, rank, tag, ours, &made);
+  *request = word_of(made);
+  return result == MPI_SUCCESS ? 0 : -EIO;
+}
+
+static int start_receive(int rank, int tag, void* into, size_t bytes, uint64_t* request) {
+  MPI_Request made;
+  const int result = MPI_Irecv(into, (int)bytes, MPI_BYTE, rank, tag, ours, &made);
+  *request = word_of(made);
+  return result == MPI_SUCCESS ? 0 : -EIO;
+}
+
+static int test(uint64_t* request) {
+  MPI_Request tested = request_of(*request);
+  int is_over = 0;
+  const int result = MPI_Test(&tested, &is_over, MPI_STATUS_IGNORE);
+  *request = word_of(tested);
+  return result != MPI_SUCCESS ? -EIO : is_over;
+}
+
+static void cancel(uint64_t* request) {
+  MPI_Request cancelled = request_of(*request);
+  if (MPI_Cancel(&cancelled) == MPI_SUCCESS) {
+    MPI_Wait(&cancelled, MPI_STATUS_IGNORE);
+  }
+  *request = word_of(cancelled);
+}
+
+static void at_end(int (*move)(void), void (*stop)(void)) {
+  move_at_end = move;
+  stop_at_end = stop;
+}
+
+/* MPI_Finalize() begins by this, in all ranks: what was sent must be received by then, by ranks that have no pipes any more,
+ * too. */
+static int finalize(MPI_Comm comm, int key, void* value, void* state) {
+  (void)comm, (void)key, (void)value, (void)state;
+  MPI_Request all_are_here;
+  int is_over = 0;
+  while (move_at_end != NULL && !move_at_end()) {
+  }
+  if (MPI_Ibarrier(ours, &all_are_here) == MPI_SUCCESS) {
+    while (!is_over && MPI_Test(&all_are_here, &is_over, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+      (void)(move_at_end != NULL && move_at_end());
+    }
+  }
+  if (stop_at_end != NULL) {
+    stop_at_end();
+  }
+  has_ended = 1;
+  MPI_Comm_free(&ours);
+  return MPI_SUCCESS;
+}
+
+static int copy_nothing(MPI_Comm comm, int key, void* state, void* value, void* copy, int* is_copied) {
+  (void)comm, (void)key, (void)state, (void)value, (void)copy;
+  *is_copied = 0;
+  return MPI_SUCCESS;
+}
+
+static int make_ours(void) {
+  int key;
+  int level;
+  if (has_ours) {
+    return MPI_SUCCESS;
+  }
+  if (MPI_Comm_dup(MPI_COMM_WORLD, &ours) != MPI_SUCCESS || MPI_Comm_set_errhandler(ours, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
+      MPI_Query_thread(&level) != MPI_SUCCESS || MPI_Comm_create_keyval(copy_nothing, finalize, &key, NULL) != MPI_SUCCESS ||
+      MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL) != MPI_SUCCESS) {
+    return MPI_ERR_OTHER;
+  }
+  needs_main_thread = level < MPI_THREAD_SERIALIZED;
+  has_ours = 1;
+  return MPI_SUCCESS;
+}
 
 static int allgather(void* context, const void* mine, void* all, size_t bytes) {
-  MPI_Comm ours;
   (void)context;
-  /* A communicator of its own: the program's calls on the world may be on their way in another order. */
-  if (MPI_Comm_dup(MPI_COMM_WORLD, &ours) != MPI_SUCCESS) {
-    return -EPROTO;
-  }
-  const int result = MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, ours);
-  MPI_Comm_free(&ours);
+  const int result =
+      make_ours() != MPI_SUCCESS ? MPI_ERR_OTHER : MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, ours);
   return result == MPI_SUCCESS ? 0 : -EPROTO;
 }
 
-__attribute__((visibility("default"))) int rpipe_join_mpi_world(struct rpipe_bootstrap* bootstrap) {
+static const struct rpipe_transport transport = {may_call, start_send, start_receive, test, cancel, at_end};
+
+__attribute__((visibility("default"))) int rpipe_join_mpi_world(struct rpipe_bootstrap* bootstrap,
+                                                                const struct rpipe_transport** messages) {
   int begun = 0;
   int ended = 0;
   MPI_Initialized(&begun);
@@ -28,5 +137,6 @@ __attribute__((visibility("default"))) int rpipe_join_mpi_world(struct rpipe_boo
   MPI_Comm_rank(MPI_COMM_WORLD, &bootstrap->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &bootstrap->ranks);
   bootstrap->allgather = allgather;
+  *messages = &transport;
   return 0;
 }

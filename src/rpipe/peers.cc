@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "base/passed_descriptors.h"
+#include "rpipe/card.h"
 
 namespace headroom::rpipe {
 
@@ -23,14 +23,6 @@ namespace {
 
 using base::is_error;
 using base::system_call;
-
-/// What a process tells the others at the beginning.
-struct Card {
-  uint64_t nonce;     // names its socket
-  char host[64];      // its name, for messages
-  char node[96];      // equal for those who can share memory: the kernel's boot, and the name space of sockets
-  cpu_set_t may_use;  // processors
-};
 
 struct Ranks {
   int self = 0;
@@ -343,10 +335,12 @@ int begin_peers(const rpipe_bootstrap& bootstrap) {
   return 0;
 }
 
-void end_peers() {
+void end_peers(bool memory_is_in_use) {
   if (known != nullptr) {
     close_connections();
-    delete known;
+    if (!memory_is_in_use) {
+      delete known;
+    }
     known = nullptr;
   }
 }
@@ -360,7 +354,7 @@ Peer& peer_of(int rank) { return known->peers[rank]; }
 
 void connect_to(Peer& peer) {
   const base::LockHolder lock(connections_lock);
-  if (peer.rank > known->self && peer.connection < 0 && !peer.is_dead.load(std::memory_order_relaxed)) {
+  if (peer.is_on_node && peer.rank > known->self && peer.connection < 0 && !peer.is_dead.load(std::memory_order_relaxed)) {
     start_connection(peer);
   }
 }
@@ -374,7 +368,7 @@ bool look_for_peers() {
 }
 
 bool look_whether_dead(Peer& peer) {
-  if (peer.is_dead.load(std::memory_order_acquire) || peer.rank == known->self) {
+  if (peer.is_dead.load(std::memory_order_acquire) || peer.rank == known->self || peer.is_mirrored) {
     return peer.is_dead.load(std::memory_order_relaxed);
   }
   const base::LockHolder lock(connections_lock);

@@ -24,9 +24,11 @@ namespace headroom::rpipe {
 struct Peer {
   int rank = -1;
   bool is_on_node = false;
+  bool is_mirrored = false;  // its file is here by messages (mirror.h)
   char host[64] = {};
   std::atomic<Root*> root{nullptr};  // once its file is here (release)
   std::atomic<bool> is_dead{false};
+  std::atomic<bool> has_failed{false};  // messages to or from it have; before it is taken for dead
   PeerMemory memory;
   int connection = -1;
   bool is_answered = false;  // of a lower rank, which has connected: this process's file was sent
@@ -34,8 +36,8 @@ struct Peer {
 
 /// Learns of all ranks by `bootstrap`. 0 or a negative error number.
 int begin_peers(const rpipe_bootstrap& bootstrap);
-/// Leaves them.
-void end_peers();
+/// Leaves them. `memory_is_in_use`: this process's file stays to the end of the process.
+void end_peers(bool memory_is_in_use);
 
 int own_rank();
 int ranks();

@@ -58,8 +58,9 @@ Record* make_record(int rank, uint64_t& offset) {
   return record;
 }
 
-/// As new, but for its place in the list and its number.
-void clear(Record& record) {
+}  // namespace
+
+void clear_record(Record& record) {
   record.more_marks.store(0, std::memory_order_relaxed);
   record.heap.store(0, std::memory_order_relaxed);
   record.heap_limit.store(0, std::memory_order_relaxed);
@@ -73,8 +74,6 @@ void clear(Record& record) {
   }
 }
 
-}  // namespace
-
 Record* take_record(int rank, uint64_t& offset) {
   const base::LockHolder holder(lock);
   records = records == nullptr ? new Records : records;
@@ -85,7 +84,7 @@ Record* take_record(int rank, uint64_t& offset) {
   offset = free.back();
   free.pop_back();
   Record* const record = at(offset);
-  clear(*record);
+  clear_record(*record);
   return record;
 }
 

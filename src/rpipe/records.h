@@ -12,6 +12,8 @@ namespace headroom::rpipe {
 
 /// A record in the list for this rank, which nobody has met yet: no key; nullptr if there is none. `offset` in the file.
 Record* take_record(int rank, uint64_t& offset);
+/// Makes it as new, but for its place in the list and its number.
+void clear_record(Record& record);
 /// The next opening of this channel with this rank.
 uint32_t next_opening(int rank, uint32_t channel);
 /// Nobody looks at it any more.

@@ -58,7 +58,10 @@ static_assert(sizeof(Line) == 64 && offsetof(Line, content) == 16);
 /// What a line of the notice with this number says: never 0, which is what a new ring has.
 inline constexpr uint32_t stamp_of(uint64_t number) { return static_cast<uint32_t>(number) | uint32_t{1} << 31; }
 
-enum class EndState : uint32_t { kUnused = 0, kOpen, kClosed };
+/// kLost: of a mirrored record (mirror.h), there was no memory for what the peer has written.
+enum class EndState : uint32_t { kUnused = 0, kOpen, kClosed, kLost };
+
+inline constexpr uint16_t kMirrored = 1 << 15;  // among a record's flags: the end is met by messages
 
 struct alignas(64) Record {
   // Written before the key.

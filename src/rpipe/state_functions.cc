@@ -27,6 +27,7 @@ bool is_ready(const ::rpipe* pipe, bool to_write) {
 
 /// The first that is ready, from `first` on, around; -1 if there is none.
 int find_ready(const rpipe_t* pipes, const unsigned char* write, int count, int first) {
+  poll_mirrors();
   for (int step = 0; step < count; ++step) {
     const int each = (first + step) % count;
     if (is_ready(pipes[each], write != nullptr && write[each] != 0)) {

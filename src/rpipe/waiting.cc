@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "rpipe/mirror.h"
+
 namespace headroom::rpipe {
 
 namespace {
@@ -14,6 +16,7 @@ constexpr uint32_t kFewSpins = 20;  // where others need the processor
 constexpr uint32_t kFewYields = 4;
 constexpr uint32_t kLooksPerClock = 64;  // the clock costs as much as some looks
 constexpr int64_t kLongestSleepNs = 100'000'000;
+constexpr int64_t kLongestSleepOfPollersNs = 500'000;
 
 void relax() {
 #if defined(__x86_64__)
@@ -28,8 +31,9 @@ void relax() {
 bool Waiter::is_patient() const { return looks_ >= (is_oversubscribed() ? kFewSpins : kSpins) + kFewYields; }
 
 void Waiter::sleep(int64_t most_ns) {
+  const bool polls = has_mirrors.load(std::memory_order_relaxed);
   host_wait_.begin();
-  base::futex_wait(&own_root().bell, bell_, std::min(most_ns, kLongestSleepNs), true);
+  base::futex_wait(&own_root().bell, bell_, std::min(most_ns, polls ? kLongestSleepOfPollersNs : kLongestSleepNs), true);
   ++sleeps_;
   is_long_ = true;
 }

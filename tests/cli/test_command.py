@@ -448,11 +448,12 @@ def test_bench_messages(tmp_path):
     assert refused.returncode != 0 and "--mpi names a folder with bin/mpicc and bin/mpiexec" in refused.stderr
 
 
-def test_bench_rpipe(tmp_path):
+@pytest.mark.parametrize("backend", ["memory", "mpi"])
+def test_bench_rpipe(backend, tmp_path):
     """All ways give figures, plain and under Headroom, and the ratios are those of the figures."""
     figures = tmp_path / "figures.json"
     command = [HEADROOM, "bench", "rpipe", "--mpi", BUILD / "mpi/mpich", "--rounds", 1, "--seconds", 0.01, "--largest", 4096]
-    done = plain_run([*command, "--json", figures])
+    done = plain_run([*command, "--backend", backend, "--json", figures])
     assert done.returncode == 0, done.stderr
     rows = json.loads(figures.read_text())
     assert {(row["under"], row["what"]) for row in rows} == {

@@ -1,7 +1,8 @@
 /* Ranks that send pieces of large arrays to each other by pipes, while the arrays are on storage: each rank has one, fills it
  * by a formula, and in each round writes pieces of it to the next and the one after that, in place and by copies, and reads,
  * checks and adds up those of the ones before. At the end each array must be as it was. Prints "right MESSAGES" on rank 0.
- * usage: pipes MIB_A_RANK ROUNDS POLICY [compute]: "compute": sums its array up in between. */
+ * usage: pipes MIB_A_RANK ROUNDS POLICY [compute] [by-mpi|on-node|elsewhere]: "compute": sums its array up in between; the
+ * backend is RPIPE_MPI, RPIPE_NODE, or chosen and by messages; without, chosen and through memory. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -100,6 +101,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int rounds = atoi(argv[2]);
+  const int computes = argc > 4 && strcmp(argv[4], "compute") == 0;
+  const char* const way_asked = argv[argc - 1];
+  const uint32_t asked = strcmp(way_asked, "by-mpi") == 0    ? RPIPE_MPI
+                         : strcmp(way_asked, "on-node") == 0 ? RPIPE_NODE
+                                                             : RPIPE_ANY;
+  const uint32_t expected = asked == RPIPE_MPI || strcmp(way_asked, "elsewhere") == 0 ? RPIPE_MPI : RPIPE_NODE;
   words = (uint64_t)atoi(argv[1]) << 17;
   array = malloc(words * 8);
   for (uint64_t each = 0; each < words; ++each) {
@@ -108,6 +115,7 @@ int main(int argc, char** argv) {
   const uint64_t total = sum();
   state = (uint64_t)self + 1;
   struct rpipe_options options = {.size = sizeof options, .heap_bytes = 4 << 20, .policy = (uint32_t)atoi(argv[3])};
+  options.backend = asked;
   for (int way = 0; way < kWays; ++way) {
     options.channel = (uint32_t)(way * ranks + self); /* the writer's: of 4 ranks two write to each other the second way */
     check(rpipe_open(&to[way], (self + 1 + way) % ranks, RPIPE_WRITER, &options), "rpipe_open");
@@ -119,7 +127,7 @@ int main(int argc, char** argv) {
       write_one(way);
       write_one(way);
     }
-    if (argc > 4) {
+    if (computes) {
       expect(sum() == total, "the array while messages are on their way");
     }
     for (int way = 0; way < kWays; ++way) {
@@ -128,6 +136,11 @@ int main(int argc, char** argv) {
     }
   }
   expect(sum() == total, "the array");
+  for (int way = 0; way < kWays; ++way) {
+    struct rpipe_state went = {.size = sizeof went};
+    check(rpipe_read_state(to[way], &went), "rpipe_read_state");
+    expect(went.backend == expected, "the backend");
+  }
   check(rpipe_finalize(RPIPE_FOREVER), "rpipe_finalize");
   uint64_t all = 0;
   MPI_Reduce(&messages, &all, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);

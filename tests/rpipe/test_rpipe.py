@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conditions import need
 from conftest import BUILD, ENGINES, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom.rank import library_path
 
@@ -52,12 +53,47 @@ def test_without_headroom(mpi, ranks):
     assert done.stdout == f"right {ranks * 2 * 2 * 300}\n"
 
 
-def test_what_is_sent_and_received_is_on_storage(mpi, engine, tmp_path):
+@pytest.mark.parametrize("ranks", [3, 8])
+def test_by_messages(mpi, ranks):
+    """As between nodes, which is what the program asks for; it looks that this is how they went."""
+    done = plain_run([*mpi.command(ranks), compiled(mpi, "pipes.c"), 4, 300, 0, "by-mpi"])
+    assert (done.returncode, done.stdout) == (0, f"right {ranks * 2 * 2 * 300}\n"), done.stderr
+
+
+@pytest.mark.parametrize("under", [False, True], ids=["plain", "headroom"])
+def test_what_holds_by_messages_alone(mpi, under, tmp_path):
+    """Which ends fit, which threads may send, and that the end comes although much is never read."""
+    program = compiled(mpi, "pipe_ways.c")
+    if under:
+        run = headroom_run([program], tmp_path, before=mpi.command(2), memory="2G")
+        assert (run.status, run.output) == (0, "right\n"), run.errors
+        errors = run.errors
+    else:
+        done = plain_run([*mpi.command(2), program])
+        assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+        errors = done.stderr
+    assert len(re.findall(r"rpipe: rank \d: no pipe to rank \d \(on \S+\) by messages: it is this rank\n", errors)) == 2
+
+
+def test_to_other_nodes_they_go_by_messages():
+    """Ranks in network namespaces of their own have no memory in common that they could find."""
+    need("network namespaces")
+    mpi = WHEELS[0]
+    program = compiled(mpi, "pipes.c")
+    done = plain_run([*mpi.command(3), "unshare", "--net", program, 4, 100, 0, "elsewhere"])
+    assert (done.returncode, done.stdout) == (0, f"right {3 * 2 * 2 * 100}\n"), done.stderr
+    done = plain_run([*mpi.command(2), "unshare", "--net", program, 4, 100, 0, "on-node"])
+    assert done.returncode != 0
+    assert re.search(r"rpipe: rank \d: no pipe to rank \d \(on \S+\) by memory: it is on another node\n", done.stderr)
+
+
+@pytest.mark.parametrize("way", [(), ("by-mpi",)], ids=["memory", "messages"])
+def test_what_is_sent_and_received_is_on_storage(mpi, engine, way, tmp_path):
     """4 ranks on fewer cores, each with an array that is 3 times its memory: content is copied from storage into buffers, which
     stay in memory, and received from them into storage; in between each rank goes over all of its array."""
     rounds = 4
     policy = (ENGINES.index(engine) + WHEELS.index(mpi)) % POLICIES
-    command = [compiled(mpi, "pipes.c"), 32, rounds, policy, "compute"]
+    command = [compiled(mpi, "pipes.c"), 32, rounds, policy, "compute", *way]
     run = headroom_run(command, tmp_path, before=mpi.command(4), memory="48M", engine=engine)
     assert run.status == 0, run.errors
     assert run.output == f"right {4 * 2 * 2 * rounds}\n"
@@ -68,10 +104,13 @@ def test_what_is_sent_and_received_is_on_storage(mpi, engine, tmp_path):
     assert run.total("messages_piped_bytes") > 4 * 4 * rounds * 8
 
 
-def test_ranks_that_wait_in_pipes_give_their_turn_up(mpi, tmp_path):
+@pytest.mark.parametrize("way", [(), ("by-mpi",)], ids=["memory", "messages"])
+def test_ranks_that_wait_in_pipes_give_their_turn_up(mpi, way, tmp_path):
     """Ranks take turns, one at a time; the one that has the turn waits for a message of one that has none."""
     program = compiled(mpi, "pipes.c")
-    run = headroom_run([program, 32, 4, 0, "compute"], tmp_path, before=mpi.command(4), memory="48M", mode="turns", slots=1)
+    run = headroom_run(
+        [program, 32, 4, 0, "compute", *way], tmp_path, before=mpi.command(4), memory="48M", mode="turns", slots=1
+    )
     assert run.status == 0, run.errors
     assert run.output == f"right {4 * 2 * 2 * 4}\n"
     assert run.total("turns_overdue") == 0

@@ -1,4 +1,5 @@
-// Processes of a test that are ranks with pipes, as in a job without MPI. The test's process is none of them.
+// Processes of a test that are ranks with pipes, as in a job without MPI. The test's process is none of them. Where `apart` is
+// set each rank takes the others to be on other nodes, and pipes go by messages (rpipe_transport.h).
 #pragma once
 
 #include <fcntl.h>
@@ -15,6 +16,9 @@
 #include <string>
 
 #include "headroom/rpipe.h"
+#include "rpipe/card.h"
+#include "rpipe/handle.h"
+#include "rpipe_transport.h"
 
 namespace headroom::test {
 
@@ -26,6 +30,7 @@ struct PipeJob {
   std::atomic<int> arrived;
   char cards[kMostPipeRanks][1024];
   std::atomic<uint64_t> words[16];
+  Mail mail;
 };
 
 /// Ends the rank with a line on what is wrong.
@@ -80,6 +85,7 @@ class PipeRanks : public ::testing::Test {
     }
   }
 
+  bool apart = false;
   PipeJob* job = nullptr;
   int said_file = -1;
   pid_t processes[kMostPipeRanks] = {};
@@ -88,6 +94,7 @@ class PipeRanks : public ::testing::Test {
   struct Bootstrap {
     PipeJob* job;
     int rank, count;
+    bool apart;
   };
   static int gather(void* context, const void* mine, void* all, size_t bytes) {
     const auto& bootstrap = *static_cast<Bootstrap*>(context);
@@ -100,17 +107,23 @@ class PipeRanks : public ::testing::Test {
       sched_yield();
     }
     for (int rank = 0; rank < bootstrap.count; ++rank) {
-      memcpy(static_cast<char*>(all) + static_cast<size_t>(rank) * bytes, bootstrap.job->cards[rank], bytes);
+      auto* const card = static_cast<char*>(all) + static_cast<size_t>(rank) * bytes;
+      memcpy(card, bootstrap.job->cards[rank], bytes);
+      if (bootstrap.apart && rank != bootstrap.rank) {
+        reinterpret_cast<rpipe::Card*>(card)->node[0] = '?';
+      }
     }
     return 0;
   }
   template <typename Work>
   void run(int self, int count, Work work, bool finalizes) {
-    Bootstrap context = {job, self, count};
+    Bootstrap context = {job, self, count, apart};
+    TestTransport::begin(job->mail, self);
     const rpipe_bootstrap bootstrap = {sizeof bootstrap, self, count, gather, &context};
-    RANK_EXPECT(rpipe_init_with(&bootstrap) == 0);
+    RANK_EXPECT((apart ? rpipe::begin(bootstrap, TestTransport::table()) : rpipe_init_with(&bootstrap)) == 0);
     work(self);
     RANK_EXPECT(!finalizes || rpipe_finalize(RPIPE_FOREVER) == 0);
+    TestTransport::end(apart ? count : 0);
     _exit(0);
   }
 };

@@ -61,6 +61,16 @@ bool is_filled(const void* at, size_t bytes, uint32_t seed) {
 
 using Rpipe = PipeRanks;
 
+/// On one node, and with each rank on another one.
+class RpipeOn : public PipeRanks, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    PipeRanks::SetUp();
+    apart = GetParam();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Nodes, RpipeOn, ::testing::Bool(), [](const auto& each) { return each.param ? "several" : "one"; });
+
 /// Messages of many lengths, which the reader frees in random order, keeping some for long.
 void write_many(int self, rpipe_t pipe, int count, uint32_t seed) {
   std::mt19937 random(seed);
@@ -123,12 +133,14 @@ struct Case {
   uint32_t width, policy, frees;
   uint64_t heap_bytes;
   bool in_order;
+  bool apart;
 };
 
 class RpipeWith : public PipeRanks, public ::testing::WithParamInterface<Case> {};
 
 TEST_P(RpipeWith, ContentIsRightInBothDirections) {
   const Case& given = GetParam();
+  apart = given.apart;
   start(2, [&](int self) {
     const rpipe_options options = options_with(given.width, given.heap_bytes, given.policy, given.frees);
     rpipe_t to = nullptr;
@@ -147,7 +159,8 @@ TEST_P(RpipeWith, ContentIsRightInBothDirections) {
     rpipe_state state = {};
     state.size = sizeof state;
     RANK_EXPECT(rpipe_read_state(to, &state) == 0);
-    RANK_EXPECT(state.backend == RPIPE_NODE && state.written == kMessages && state.heap_bytes <= given.heap_bytes);
+    RANK_EXPECT(state.backend == (given.apart ? RPIPE_MPI : RPIPE_NODE) && state.written == kMessages &&
+                state.heap_bytes <= given.heap_bytes);
     RANK_EXPECT(rpipe_close(to, RPIPE_FOREVER) == 0);
     RANK_EXPECT(rpipe_close(from, RPIPE_FOREVER) == 0);
   });
@@ -155,17 +168,23 @@ TEST_P(RpipeWith, ContentIsRightInBothDirections) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, RpipeWith,
-                         ::testing::Values(Case{"first", 0, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false},
-                                           Case{"first_at_once", 0, RPIPE_FIRST_FIT, RPIPE_IMMEDIATE, 8 << 20, false},
-                                           Case{"next", 0, RPIPE_NEXT_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, true},
-                                           Case{"best", 0, RPIPE_BEST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false},
-                                           Case{"best_deferred", 0, RPIPE_BEST_FIT, RPIPE_DEFERRED, 8 << 20, false},
-                                           Case{"worst", 0, RPIPE_WORST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false},
-                                           Case{"narrow", 25, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false},
-                                           Case{"one", 1, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 1 << 20, true}),
+                         ::testing::Values(Case{"first", 0, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, false},
+                                           Case{"first_at_once", 0, RPIPE_FIRST_FIT, RPIPE_IMMEDIATE, 8 << 20, false, false},
+                                           Case{"next", 0, RPIPE_NEXT_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, true, false},
+                                           Case{"best", 0, RPIPE_BEST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, false},
+                                           Case{"best_deferred", 0, RPIPE_BEST_FIT, RPIPE_DEFERRED, 8 << 20, false, false},
+                                           Case{"worst", 0, RPIPE_WORST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, false},
+                                           Case{"narrow", 25, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, false},
+                                           Case{"one", 1, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 1 << 20, true, false},
+                                           Case{"first_apart", 0, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, true},
+                                           Case{"next_apart", 0, RPIPE_NEXT_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, true, true},
+                                           Case{"best_apart", 0, RPIPE_BEST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, true},
+                                           Case{"narrow_apart", 25, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false,
+                                                true},
+                                           Case{"one_apart", 1, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 1 << 20, true, true}),
                          [](const auto& each) { return std::string(each.param.name); });
 
-TEST_F(Rpipe, FullDuplexWhereBothWriteBeforeTheyRead) {
+TEST_P(RpipeOn, FullDuplexWhereBothWriteBeforeTheyRead) {
   start(2, [](int self) {
     rpipe_t pipe = nullptr;
     RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
@@ -176,7 +195,7 @@ TEST_F(Rpipe, FullDuplexWhereBothWriteBeforeTheyRead) {
   expect_all_end_well(2);
 }
 
-TEST_F(Rpipe, EveryRankToEveryRankAndToItself) {
+TEST_P(RpipeOn, EveryRankToEveryRankAndToItself) {
   constexpr int kRanks = 6;
   start(kRanks, [](int self) {
     rpipe_t to[kRanks];
@@ -217,52 +236,56 @@ TEST_F(Rpipe, EveryRankToEveryRankAndToItself) {
   expect_all_end_well(kRanks);
 }
 
-TEST_F(Rpipe, ErrorsAreValues) {
-  start(2, [](int self) {
-    rpipe_t pipe = nullptr;
-    RANK_EXPECT(rpipe_init_with(nullptr) == -EINVAL);
-    RANK_EXPECT(rpipe_open(&pipe, 2, RPIPE_WRITER, nullptr) == -EINVAL);
-    rpipe_options options = options_with(0, 1 << 20);
-    options.policy = 9;
-    RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_WRITER, &options) == -EINVAL);
-    options = options_with(0, 1 << 20);
-    RANK_EXPECT(rpipe_open(&pipe, 1 - self, self == 0 ? RPIPE_WRITER : RPIPE_READER, &options) == 0);
-    raddr_t buffer = 0;
-    if (self == 0) {
-      RANK_EXPECT(rpipe_read(pipe, &buffer, nullptr, RPIPE_NOWAIT) == -EPERM);
-      RANK_EXPECT(rpipe_alloc(pipe, (1 << 20) + 1, &buffer, RPIPE_FOREVER) == -EMSGSIZE);
-      RANK_EXPECT(rpipe_alloc(pipe, 1 << 20, &buffer, RPIPE_FOREVER) == 0);
-      raddr_t more = 0;
-      RANK_EXPECT(rpipe_alloc(pipe, 100, &more, RPIPE_NOWAIT) == -EAGAIN);
-      RANK_EXPECT(rpipe_alloc(pipe, 100, &more, 1'000'000) == -ETIMEDOUT);
-      RANK_EXPECT(rpipe_write(buffer, (1 << 20) + 1, RPIPE_FOREVER) == -EINVAL);
-      RANK_EXPECT(rpipe_write(buffer, 1000, RPIPE_FOREVER) == 0);
-      RANK_EXPECT(rpipe_write(buffer, 1000, RPIPE_FOREVER) != 0);
-      RANK_EXPECT(rpipe_free(buffer) != 0);
-    } else {
-      RANK_EXPECT(rpipe_alloc(pipe, 1, &buffer, RPIPE_NOWAIT) == -EPERM);
-      char content[10];
-      size_t bytes = 0;
-      RANK_EXPECT(rpipe_receive(pipe, content, sizeof content, &bytes, RPIPE_FOREVER) == -EMSGSIZE);
-      RANK_EXPECT(bytes == 1000);
-      RANK_EXPECT(rpipe_read(pipe, &buffer, &bytes, RPIPE_FOREVER) == 0);
-      RANK_EXPECT(bytes == 1000 && rpipe_at(buffer) != nullptr);
-      RANK_EXPECT(rpipe_write(buffer, 10, RPIPE_FOREVER) == -EPERM);
-      const int nothing = rpipe_read(pipe, &buffer, nullptr, RPIPE_NOWAIT);
-      RANK_EXPECT(nothing == -EAGAIN || nothing == -EPIPE);  // the other one may have closed its end
-      RANK_EXPECT(rpipe_finalize(RPIPE_FOREVER) == -EBUSY);
-      _exit(0);
-    }
-    RANK_EXPECT(rpipe_free(0) == -EFAULT && rpipe_free(17) == -EFAULT && rpipe_at(17) == nullptr);
-    RANK_EXPECT(rpipe_free(buffer + (uint64_t{1} << 11)) == -EFAULT);
-    RANK_EXPECT(rpipe_close(pipe, RPIPE_FOREVER) == 0);
-    RANK_EXPECT(rpipe_close(pipe, RPIPE_FOREVER) == -EBADF);
-    RANK_EXPECT(rpipe_alloc(pipe, 1, &buffer, RPIPE_NOWAIT) == -EBADF);
-  });
+TEST_P(RpipeOn, ErrorsAreValues) {
+  start(
+      2,
+      [](int self) {
+        rpipe_t pipe = nullptr;
+        RANK_EXPECT(rpipe_init_with(nullptr) == -EINVAL);
+        RANK_EXPECT(rpipe_open(&pipe, 2, RPIPE_WRITER, nullptr) == -EINVAL);
+        rpipe_options options = options_with(0, 1 << 20);
+        options.policy = 9;
+        RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_WRITER, &options) == -EINVAL);
+        options = options_with(0, 1 << 20);
+        RANK_EXPECT(rpipe_open(&pipe, 1 - self, self == 0 ? RPIPE_WRITER : RPIPE_READER, &options) == 0);
+        raddr_t buffer = 0;
+        if (self == 0) {
+          RANK_EXPECT(rpipe_read(pipe, &buffer, nullptr, RPIPE_NOWAIT) == -EPERM);
+          RANK_EXPECT(rpipe_alloc(pipe, (1 << 20) + 1, &buffer, RPIPE_FOREVER) == -EMSGSIZE);
+          RANK_EXPECT(rpipe_alloc(pipe, 1 << 20, &buffer, RPIPE_FOREVER) == 0);
+          raddr_t more = 0;
+          RANK_EXPECT(rpipe_alloc(pipe, 100, &more, RPIPE_NOWAIT) == -EAGAIN);
+          RANK_EXPECT(rpipe_alloc(pipe, 100, &more, 1'000'000) == -ETIMEDOUT);
+          RANK_EXPECT(rpipe_write(buffer, (1 << 20) + 1, RPIPE_FOREVER) == -EINVAL);
+          RANK_EXPECT(rpipe_write(buffer, 1000, RPIPE_FOREVER) == 0);
+          RANK_EXPECT(rpipe_write(buffer, 1000, RPIPE_FOREVER) != 0);
+          RANK_EXPECT(rpipe_free(buffer) != 0);
+        } else {
+          RANK_EXPECT(rpipe_alloc(pipe, 1, &buffer, RPIPE_NOWAIT) == -EPERM);
+          char content[10];
+          size_t bytes = 0;
+          RANK_EXPECT(rpipe_receive(pipe, content, sizeof content, &bytes, RPIPE_FOREVER) == -EMSGSIZE);
+          RANK_EXPECT(bytes == 1000);
+          RANK_EXPECT(rpipe_read(pipe, &buffer, &bytes, RPIPE_FOREVER) == 0);
+          RANK_EXPECT(bytes == 1000 && rpipe_at(buffer) != nullptr);
+          RANK_EXPECT(rpipe_write(buffer, 10, RPIPE_FOREVER) == -EPERM);
+          const int nothing = rpipe_read(pipe, &buffer, nullptr, RPIPE_NOWAIT);
+          RANK_EXPECT(nothing == -EAGAIN || nothing == -EPIPE);  // the other one may have closed its end
+          RANK_EXPECT(rpipe_finalize(RPIPE_FOREVER) == -EBUSY);
+          return;
+        }
+        RANK_EXPECT(rpipe_free(0) == -EFAULT && rpipe_free(17) == -EFAULT && rpipe_at(17) == nullptr);
+        RANK_EXPECT(rpipe_free(buffer + (uint64_t{1} << 11)) == -EFAULT);
+        RANK_EXPECT(rpipe_close(pipe, RPIPE_FOREVER) == 0);
+        RANK_EXPECT(rpipe_close(pipe, RPIPE_FOREVER) == -EBADF);
+        RANK_EXPECT(rpipe_alloc(pipe, 1, &buffer, RPIPE_NOWAIT) == -EBADF);
+        RANK_EXPECT(rpipe_finalize(RPIPE_FOREVER) == 0);
+      },
+      false);
   expect_all_end_well(2);
 }
 
-TEST_F(Rpipe, TwoWritersDoNotFit) {
+TEST_P(RpipeOn, TwoWritersDoNotFit) {
   start(2, [](int self) {
     rpipe_t pipe = nullptr;
     raddr_t buffer = 0;
@@ -274,7 +297,7 @@ TEST_F(Rpipe, TwoWritersDoNotFit) {
   expect_all_end_well(2);
 }
 
-TEST_F(Rpipe, PipesOfAParentAreNotItsChilds) {
+TEST_P(RpipeOn, PipesOfAParentAreNotItsChilds) {
   start(2, [](int self) {
     rpipe_t pipe = nullptr;
     RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
@@ -338,7 +361,7 @@ TEST_F(Rpipe, WhoeverWaitsForRoomHearsOfADeath) {
   EXPECT_EQ(-SIGKILL, end_of(1));
 }
 
-TEST_F(Rpipe, AWriterHearsThatTheReaderClosed) {
+TEST_P(RpipeOn, AWriterHearsThatTheReaderClosed) {
   start(2, [](int self) {
     rpipe_t pipe = nullptr;
     RANK_EXPECT(rpipe_open(&pipe, 1 - self, self == 0 ? RPIPE_WRITER : RPIPE_READER, nullptr) == 0);
@@ -379,7 +402,7 @@ TEST_F(Rpipe, TwoThatWaitForRoomTowardsEachOtherAreTold) {
   EXPECT_TRUE(first == 0 || second == 0) << said();
 }
 
-TEST_F(Rpipe, MemoryOfClosedPipesIsUsedAgain) {
+TEST_P(RpipeOn, MemoryOfClosedPipesIsUsedAgain) {
   start(2, [](int self) {
     uint64_t first_pages = 0;
     for (int round = 0; round < 3000; ++round) {
@@ -406,7 +429,36 @@ TEST_F(Rpipe, MemoryOfClosedPipesIsUsedAgain) {
   expect_all_end_well(2);
 }
 
-TEST_F(Rpipe, TwoThatCloseWithSomethingUnreadBothWaysAreTold) {
+TEST_P(RpipeOn, WhatIsNotReadDisturbsNoLaterPipe) {
+  start(2, [](int self) {
+    std::vector<char> content(200'000);
+    for (uint32_t round = 0; round < 60; ++round) {
+      rpipe_t pipe = nullptr;
+      RANK_EXPECT(rpipe_open(&pipe, 1 - self, self == 0 ? RPIPE_WRITER : RPIPE_READER, nullptr) == 0);
+      const size_t bytes = 1 + round * 3001;
+      if (self == 0) {
+        fill(content.data(), bytes, round);
+        RANK_EXPECT(rpipe_send(pipe, content.data(), bytes, RPIPE_FOREVER) == 0);
+        for (int more = 0; more < 3; ++more) {
+          fill(content.data(), content.size(), 99 + round);
+          const int error = rpipe_send(pipe, content.data(), content.size(), RPIPE_FOREVER);
+          RANK_EXPECT(error == 0 || error == -EPIPE);
+        }
+        const int closed = rpipe_close(pipe, RPIPE_FOREVER);
+        RANK_EXPECT(closed == 0 || closed == -EPIPE);
+      } else {
+        raddr_t buffer = 0;
+        size_t got = 0;
+        RANK_EXPECT(rpipe_read(pipe, &buffer, &got, RPIPE_FOREVER) == 0);
+        RANK_EXPECT(got == bytes && is_filled(rpipe_at(buffer), bytes, round));
+        RANK_EXPECT(rpipe_close(pipe, RPIPE_FOREVER) == 0);
+      }
+    }
+  });
+  expect_all_end_well(2);
+}
+
+TEST_P(RpipeOn, TwoThatCloseWithSomethingUnreadBothWaysAreTold) {
   start(2, [](int self) {
     rpipe_t pipe = nullptr;
     RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
@@ -426,7 +478,7 @@ TEST_F(Rpipe, TwoThatCloseWithSomethingUnreadBothWaysAreTold) {
   expect_all_end_well(2);  // rpipe_finalize(), too, does not wait for ever
 }
 
-TEST_F(Rpipe, RecordsOfPipesThatNeverMetAreUsedAgain) {
+TEST_P(RpipeOn, RecordsOfPipesThatNeverMetAreUsedAgain) {
   start(2, [](int self) {
     rpipe_t pipe = nullptr;
     for (int round = 0; round < 70'000; ++round) {  // more than a process may have at a time
@@ -465,7 +517,7 @@ TEST_F(Rpipe, WhoOnlyLooksHearsOfADeath) {
   EXPECT_EQ(0, end_of(1)) << said();
 }
 
-TEST_F(Rpipe, HandlesMayBeUsedWronglyAfterTheEnd) {
+TEST_P(RpipeOn, HandlesMayBeUsedWronglyAfterTheEnd) {
   start(
       2,
       [](int self) {
@@ -519,7 +571,7 @@ TEST_F(Rpipe, NothingIsLeftAfterTheEnd) {
   expect_all_end_well(2);
 }
 
-TEST_F(Rpipe, AnyThreadMayCallWhereThatWasAskedFor) {
+TEST_P(RpipeOn, AnyThreadMayCallWhereThatWasAskedFor) {
   start(2, [this](int self) {
     rpipe_t pipe = nullptr;
     const rpipe_options options = options_with(0, 4 << 20, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, RPIPE_THREADS);

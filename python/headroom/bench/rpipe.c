@@ -273,8 +273,8 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int ranks = 0;
   check(rpipe_init(&self, &ranks), "rpipe_init");
-  if (argc != 3 || ranks != 2) {
-    fprintf(stderr, "usage: mpiexec -n 2 rpipe LARGEST_BYTES SECONDS_A_FIGURE\n");
+  if (argc != 4 || ranks != 2) {
+    fprintf(stderr, "usage: mpiexec -n 2 rpipe LARGEST_BYTES SECONDS_A_FIGURE BACKEND\n");
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   peer = 1 - self;
@@ -288,6 +288,7 @@ int main(int argc, char** argv) {
   flags = windows + kMostBytes;
   make_bares();
   struct rpipe_options options = {.size = sizeof options, .heap_bytes = 2 * (uint64_t)kMostBytes};
+  options.backend = (uint32_t)atoi(argv[3]);
   check(rpipe_open(&both, peer, RPIPE_BOTH, &options), "rpipe_open");
   MPI_Group world;
   MPI_Comm_group(MPI_COMM_WORLD, &world);

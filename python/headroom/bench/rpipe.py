@@ -20,6 +20,7 @@ from headroom.rank import check_output, library_path
 SOURCE = Path(__file__).parent / "rpipe.c"
 WINDOWS = ("fence", "pscw", "lock", "flush")
 MOST_BYTES = 64 << 20
+BACKENDS = ("memory", "mpi")  # RPIPE_NODE and RPIPE_MPI less 1
 
 
 class Row(NamedTuple):
@@ -89,9 +90,12 @@ def show(rows: list[Row]) -> None:
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="how often each side runs")
 @click.option("--largest", default=MOST_BYTES, show_default=True, type=click.IntRange(1, MOST_BYTES), help="bytes of a message")
 @click.option("--seconds", default=0.2, show_default=True, type=click.FloatRange(min=0.001), help="for each figure of a run")
+@click.option("--backend", default="memory", show_default=True, type=click.Choice(BACKENDS), help="which way the pipes go")
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
-def rpipe(prefixes, rounds, largest, seconds, json_file) -> None:
+def rpipe(prefixes, rounds, largest, seconds, backend, json_file) -> None:
     """Handing a message over by a pipe (docs/rpipe.md), by messages and by windows of MPI, between two ranks of a node.
+
+    Pipes to other nodes go by messages of MPI: what that costs on one node is measured with --backend mpi.
 
     "bare" is a copy to one place that both have, and a flag: the least that the machine takes. "copied in": the content is
     elsewhere. "handed over": it was built in place before. "filled, read": it is built, handed over, and read.
@@ -102,7 +106,7 @@ def rpipe(prefixes, rounds, largest, seconds, json_file) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for prefix in prefixes or [default_prefix()]:
             program = compile_program(prefix.absolute(), SOURCE, Path(folder), link_options())
-            found = measure(prefix.absolute(), program, rounds, [largest, seconds])
+            found = measure(prefix.absolute(), program, rounds, [largest, seconds, BACKENDS.index(backend) + 1])
             show(found)
             rows += found
             if json_file:

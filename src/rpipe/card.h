@@ -1,0 +1,17 @@
+// What a rank tells all others when pipes begin.
+#pragma once
+
+#include <sched.h>
+
+#include <cstdint>
+
+namespace headroom::rpipe {
+
+struct Card {
+  uint64_t nonce;     // names its socket
+  char host[64];      // its name, for messages
+  char node[96];      // equal for those who can share memory: the kernel's boot, and the name space of sockets
+  cpu_set_t may_use;  // processors
+};
+
+}  // namespace headroom::rpipe

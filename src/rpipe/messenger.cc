@@ -1,0 +1,219 @@
+#include "rpipe/messenger.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/system_calls.h"
+
+namespace headroom::rpipe {
+
+namespace {
+
+constexpr int kFrameTag = 1;
+constexpr int kContentTag = 2;
+constexpr uint64_t kSlotBytes = kFrameBytes + kContentWithFrame;
+constexpr uint64_t kSlotsAtOnce = 64;
+constexpr size_t kPosted = 16;                       // receives for frames of each rank
+constexpr uint64_t kMostAtOnce = uint64_t{1} << 30;  // bytes of a message: MPI counts with an int
+constexpr int kMostFramesAtOnce = 64;                // of one rank, before others are looked after
+
+}  // namespace
+
+char* Messenger::take_slot() {
+  if (free_slots_.empty()) {
+    const MemoryFile::Piece piece = memory_.allocate_populated(kSlotsAtOnce * kSlotBytes);
+    if (piece.at == nullptr) {
+      return nullptr;
+    }
+    for (uint64_t each = 0; each < kSlotsAtOnce; ++each) {
+      free_slots_.push_back(piece.at + each * kSlotBytes);
+    }
+  }
+  char* const slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
+}
+
+void Messenger::fail(int rank) {
+  heard_[rank].is_broken = true;
+  handler_->handle_failure(rank);
+}
+
+// ---- sending -------------------------------------------------------------------------------------------------------------
+
+int Messenger::send(int rank, const Frame& frame, const char* content) {
+  char* const slot = take_slot();
+  if (slot == nullptr) {
+    return -ENOMEM;
+  }
+  const uint64_t with_frame = frame.content <= kContentWithFrame ? frame.content : 0;
+  memcpy(slot, &frame, sizeof frame);
+  if (with_frame > 0) {
+    memcpy(slot + kFrameBytes, content, with_frame);
+  }
+  Send send = {0, slot, rank};
+  int error = transport_.send(rank, kFrameTag, slot, kFrameBytes + with_frame, &send.request);
+  if (error != 0) {
+    free_slots_.push_back(slot);
+    fail(rank);
+    return error;
+  }
+  sends_.push_back(send);
+  for (uint64_t at = 0; with_frame == 0 && at < frame.content && error == 0; at += kMostAtOnce) {
+    Send part = {0, nullptr, rank};
+    error = transport_.send(rank, kContentTag, content + at, std::min(kMostAtOnce, frame.content - at), &part.request);
+    if (error == 0) {
+      sends_.push_back(part);
+    }
+  }
+  if (error != 0) {
+    fail(rank);
+  }
+  return error;
+}
+
+void Messenger::move_sends() {
+  for (size_t each = 0; each < sends_.size();) {
+    const Send send = sends_[each];
+    const int result = transport_.test(&sends_[each].request);
+    if (result == 0) {
+      ++each;
+      continue;
+    }
+    if (send.slot != nullptr) {
+      free_slots_.push_back(send.slot);
+    }
+    sends_[each] = sends_.back();
+    sends_.pop_back();
+    if (result < 0) {
+      fail(send.rank);
+    }
+  }
+}
+
+// ---- receiving -----------------------------------------------------------------------------------------------------------
+
+int Messenger::post(int rank, Heard& heard, size_t each) {
+  return transport_.receive(rank, kFrameTag, heard.slots[each], kSlotBytes, &heard.requests[each]);
+}
+
+int Messenger::hear(int rank) {
+  if (heard_.contains(rank)) {
+    return 0;
+  }
+  Heard heard;
+  for (size_t each = 0; each < kPosted; ++each) {
+    heard.slots.push_back(take_slot());
+    heard.requests.push_back(0);
+    if (heard.slots.back() == nullptr) {
+      heard.slots.pop_back();
+      free_slots_.insert(free_slots_.end(), heard.slots.begin(), heard.slots.end());
+      return -ENOMEM;
+    }
+  }
+  Heard& kept = heard_[rank] = std::move(heard);
+  for (size_t each = 0; each < kPosted; ++each) {
+    if (post(rank, kept, each) != 0) {
+      fail(rank);
+      break;
+    }
+  }
+  return 0;
+}
+
+void Messenger::receive_content(int rank, const Frame& frame) {
+  char* into = handler_->handle_frame(rank, frame, nullptr);
+  Content content = {rank, frame, {}, nullptr, false};
+  if (into == nullptr) {
+    into = content.dropped = static_cast<char*>(base::reserve_memory(frame.content));
+  }
+  int error = into == nullptr ? -ENOMEM : 0;
+  for (uint64_t at = 0; error == 0 && at < frame.content; at += kMostAtOnce) {
+    uint64_t request = 0;
+    error = transport_.receive(rank, kContentTag, into + at, std::min(kMostAtOnce, frame.content - at), &request);
+    if (error == 0) {
+      content.requests.push_back(request);
+    }
+  }
+  if (error != 0) {  // what follows cannot be told from what comes after it
+    fail(rank);
+    return;
+  }
+  contents_.push_back(std::move(content));
+}
+
+bool Messenger::hear_one(int rank, Heard& heard) {
+  if (heard.is_broken) {
+    return false;
+  }
+  const int result = transport_.test(&heard.requests[heard.next]);
+  if (result < 0) {
+    fail(rank);
+  }
+  if (result <= 0) {
+    return false;
+  }
+  const char* const slot = heard.slots[heard.next];
+  Frame frame;
+  memcpy(&frame, slot, sizeof frame);
+  if (frame.content > kContentWithFrame) {
+    receive_content(rank, frame);
+  } else {
+    (void)handler_->handle_frame(rank, frame, slot + kFrameBytes);
+  }
+  if (post(rank, heard, heard.next) != 0) {
+    fail(rank);
+  }
+  heard.next = (heard.next + 1) % kPosted;
+  return true;
+}
+
+bool Messenger::move_contents() {
+  bool some = false;
+  for (size_t each = 0; each < contents_.size();) {
+    Content& content = contents_[each];
+    std::erase_if(content.requests, [&](uint64_t& request) {
+      const int result = transport_.test(&request);
+      content.has_failed |= result < 0;
+      return result != 0;
+    });
+    if (!content.requests.empty()) {
+      ++each;
+      continue;
+    }
+    if (content.has_failed) {
+      fail(content.rank);
+    } else if (content.dropped == nullptr) {
+      handler_->handle_content(content.rank, content.frame);
+    }
+    base::give_back_memory(content.dropped, content.frame.content);
+    contents_.erase(contents_.begin() + static_cast<ptrdiff_t>(each));
+    some = true;
+  }
+  return some;
+}
+
+bool Messenger::move() {
+  bool some = false;
+  move_sends();
+  for (auto& [rank, heard] : heard_) {
+    for (int frames = 0; frames < kMostFramesAtOnce && hear_one(rank, heard); ++frames) {
+      some = true;
+    }
+  }
+  return move_contents() || some;
+}
+
+void Messenger::stop() {
+  for (auto& [rank, heard] : heard_) {
+    for (uint64_t& request : heard.requests) {
+      if (!heard.is_broken) {
+        transport_.cancel(&request);
+      }
+    }
+    heard.is_broken = true;
+  }
+}
+
+}  // namespace headroom::rpipe

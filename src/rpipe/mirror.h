@@ -1,0 +1,58 @@
+// Pipes to ranks on other nodes: what each of the two would see of the other's file is mirrored in a file of its own, by
+// messages (messenger.h), so that both ends are those of a node (writer.h, reader.h).
+//
+//   the writer's node                                        the reader's node
+//   Record, ring, heap (own_memory())   ── open, notices ──►  mirrored Record, ring, heap (the mirror's file)
+//   taken, marks, peer_closed           ◄──── back ────────   taken, marks, peer_closed
+//
+// A notice is sent when it is written, whatever becomes of it there: who writes may call nothing of ours again before its
+// message is needed. What is on its way is bounded by what the direction's heap and width allow. For the same reason what the
+// reader gives back is told at once. Numbers of notices, buffers and places in the heap are the same on both sides: a place is
+// used again only once the reader's having freed it has come back.
+//
+// Nobody rings from another node: whoever waits polls, and moves all pipes of the process as it does.
+//
+// Thread-safe, except for begin_mirrors() and end_mirrors(). A thread that the transport does not want (MPI_THREAD_FUNNELED)
+// leaves what it has to send to one that may.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "rpipe/peers.h"
+#include "rpipe/transport.h"
+
+namespace headroom::rpipe {
+
+/// `transport`: nullptr if there is none. 0 or -ENOMEM.
+int begin_mirrors(const rpipe_transport* transport);
+/// What others still send is received and dropped from now on. False: of this process's own file something is still being sent.
+bool end_mirrors();
+bool has_transport();
+
+/// The peer as it is seen by messages, whatever node it is on; nullptr if there is no memory for it.
+Peer* mirrored_peer(int rank);
+
+/// Tells the peer of this process's record for an end, which has its key.
+void announce(const Peer& peer, const Record& own);
+/// Sends what was written, and that the end is closed; after any such change.
+void forward(const Record& own);
+/// Nobody looks at this record any more, here or there.
+void forget_announced(const Record& own);
+/// Tells the writer of a mirrored record that the end here has closed.
+void tell_back(const Peer& peer, const Record& theirs);
+/// That something of it was taken, if nothing is left: the writer may wait for that before it closes.
+void tell_taken(const Peer& peer, const Record& theirs);
+/// That a buffer was freed.
+void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer);
+
+extern std::atomic<bool> has_mirrors;
+void move_mirrors();
+/// Moves what is on its way, if anything may be.
+inline void poll_mirrors() {
+  if (has_mirrors.load(std::memory_order_relaxed)) {
+    move_mirrors();
+  }
+}
+
+}  // namespace headroom::rpipe

@@ -1,0 +1,89 @@
+// The mirror of a record whose writer is on another node, with its ring, marks and heap (mirror.h): what comes is put where the
+// writer has it on its node, and what the reader does with it is gathered for the writer.
+//
+// A notice is seen by the reader once its content is here; the reader takes them in order. What the peer has closed is closed
+// here once all content has come.
+//
+// Not thread-safe: mirror.cc has the lock. The reader uses the record meanwhile, as on a node.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rpipe/frames.h"
+#include "rpipe/memory_file.h"
+#include "rpipe/shared.h"
+
+namespace headroom::rpipe {
+
+class MirroredRecord {
+ public:
+  /// `record` is in `memory`.
+  MirroredRecord(MemoryFile& memory, Record& record, int rank) : memory_(memory), record_(record), rank_(rank) {}
+  ~MirroredRecord();
+  MirroredRecord(const MirroredRecord&) = delete;
+  MirroredRecord& operator=(const MirroredRecord&) = delete;
+
+  [[nodiscard]] const Record& record() const { return record_; }
+  [[nodiscard]] int rank() const { return rank_; }
+
+  /// The peer has opened an end with it.
+  void open(const Frame& frame);
+  /// A notice. `content`: what it is of; nullptr: that follows, and this says where to. nullptr again: nowhere.
+  char* put(const Frame& frame, const char* content);
+  /// What followed has come.
+  void put_content(const Frame& frame);
+  /// The peer has closed the end.
+  void close();
+
+  /// Gives its memory back if both ends are closed and nothing is on its way; when the end here has closed.
+  void release_if_over();
+
+  void free(uint16_t buffer) { freed_.push_back(buffer); }
+  /// What was freed and not told.
+  [[nodiscard]] const std::vector<uint16_t>& freed() const { return freed_; }
+  void forget_freed(size_t count) { freed_.erase(freed_.begin(), freed_.begin() + static_cast<ptrdiff_t>(count)); }
+  /// Whether the end here has closed, and nothing is on its way into its memory: the writer may use the record anew.
+  [[nodiscard]] bool is_over_here() const { return is_closed_here() && awaited_.empty(); }
+  [[nodiscard]] bool has_told_over() const { return has_told_over_; }
+  void note_told_over() { has_told_over_ = true; }
+  [[nodiscard]] bool is_all_taken() const { return record_.taken.load(std::memory_order_relaxed) + 1 == next_number_; }
+
+ private:
+  struct LeftRing {
+    MemoryFile::Piece piece;  // at: nullptr for the record's own
+    uint64_t last;
+  };
+
+  struct Awaited {
+    uint64_t number;
+    Line* line;
+  };
+
+  [[nodiscard]] bool is_closed_here() const { return record_.peer_closed.load(std::memory_order_relaxed) != 0; }
+  bool clear_mark(uint32_t buffer);
+  char* place_in_heap(const Frame& frame);
+  bool go_on_in_next_ring(Line& line, uint64_t lines);
+  void lose();
+
+  MemoryFile& memory_;
+  Record& record_;
+  const int rank_;
+
+  Line* lines_ = nullptr;
+  uint32_t line_count_ = 0;
+  uint64_t first_number_ = 1;  // of the ring
+  uint64_t next_number_ = 1;
+  MemoryFile::Piece ring_;
+  std::vector<LeftRing> left_rings_;
+  MemoryFile::Piece marks_;
+  MemoryFile::Piece heap_;
+  uint64_t heap_bytes_ = 0;       // that have memory
+  std::vector<Awaited> awaited_;  // notices whose content has not come
+  bool is_closed_there_ = false;
+  bool is_lost_ = false;
+  bool has_told_over_ = false;
+  std::vector<uint16_t> freed_;
+};
+
+}  // namespace headroom::rpipe

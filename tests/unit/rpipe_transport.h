@@ -1,0 +1,149 @@
+// A way for content between ranks of a test that are apart: for each pair, direction and tag a stream of bytes in memory that
+// both have, of 64 KiB, so that long messages go in many steps.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <tuple>
+
+#include "rpipe/transport.h"
+
+namespace headroom::test {
+
+struct ByteStream {
+  static constexpr uint64_t kBytes = 64 << 10;
+  std::atomic<uint64_t> written, read;
+  char bytes[kBytes];
+
+  uint64_t put(const char* from, uint64_t count) {
+    const uint64_t at = written.load();
+    count = std::min(count, kBytes - (at - read.load()));
+    const uint64_t first = std::min(count, kBytes - at % kBytes);
+    memcpy(bytes + at % kBytes, from, first);
+    memcpy(bytes, from + first, count - first);
+    written.store(at + count);
+    return count;
+  }
+  uint64_t get(char* into, uint64_t count) {
+    const uint64_t at = read.load();
+    count = std::min(count, written.load() - at);
+    const uint64_t first = std::min(count, kBytes - at % kBytes);
+    memcpy(into, bytes + at % kBytes, first);
+    memcpy(into + first, bytes, count - first);
+    read.store(at + count);
+    return count;
+  }
+};
+
+constexpr int kMostApart = 8;
+constexpr int kTags = 3;
+
+/// What the ranks share.
+struct Mail {
+  ByteStream streams[kMostApart][kMostApart][kTags];
+  std::atomic<int> at_end;
+};
+
+/// The transport of this process.
+class TestTransport {
+ public:
+  static void begin(Mail& mail, int self) {
+    box = &mail;
+    own = self;
+  }
+  static const rpipe_transport* table() {
+    static const rpipe_transport transport = {may_call, send, receive, test, cancel, at_end};
+    return &transport;
+  }
+  /// As MPI_Finalize() does.
+  static void end(int ranks) {
+    while (move != nullptr && move() == 0) {
+    }
+    for (++box->at_end; box->at_end.load() < ranks;) {
+      (void)(move != nullptr && move());
+    }
+    if (stop != nullptr) {
+      stop();
+    }
+  }
+
+ private:
+  struct Message {
+    uint64_t request;
+    char* at;
+    uint64_t room, length, moved;
+    bool has_length;
+  };
+  struct Queue {
+    int rank, tag;
+    bool sends;
+    bool operator<(const Queue& other) const {
+      return std::tie(rank, tag, sends) < std::tie(other.rank, other.tag, other.sends);
+    }
+  };
+
+  static int may_call() { return 1; }
+  static int send(int rank, int tag, const void* from, size_t bytes, uint64_t* request) {
+    return add({rank, tag, true}, {0, const_cast<char*>(static_cast<const char*>(from)), bytes, bytes, 0, false}, request);
+  }
+  static int receive(int rank, int tag, void* into, size_t bytes, uint64_t* request) {
+    return add({rank, tag, false}, {0, static_cast<char*>(into), bytes, 0, 0, false}, request);
+  }
+  static int add(Queue queue, Message message, uint64_t* request) {
+    static uint64_t last = 0;
+    *request = message.request = ++last;
+    queues[queue].push_back(message);
+    pending[last] = queue;
+    return 0;
+  }
+  static int test(uint64_t* request) {
+    const auto found = pending.find(*request);
+    if (found == pending.end()) {
+      return 1;
+    }
+    const Queue queue = found->second;
+    while (!queues[queue].empty() && step(queue, queues[queue].front())) {
+      pending.erase(queues[queue].front().request);
+      queues[queue].pop_front();
+    }
+    return pending.contains(*request) ? 0 : 1;
+  }
+  /// True: the message is over.
+  static bool step(const Queue& queue, Message& message) {
+    ByteStream& stream = queue.sends ? box->streams[own][queue.rank][queue.tag] : box->streams[queue.rank][own][queue.tag];
+    auto* const length = reinterpret_cast<char*>(&message.length);
+    if (!message.has_length) {
+      message.moved += queue.sends ? stream.put(length + message.moved, 8 - message.moved)
+                                   : stream.get(length + message.moved, 8 - message.moved);
+      message.has_length = message.moved == 8;
+      message.moved = message.has_length ? 0 : message.moved;
+      if (message.has_length && message.length > message.room) {
+        abort();
+      }
+    }
+    if (message.has_length) {
+      const uint64_t left = message.length - message.moved;
+      message.moved +=
+          queue.sends ? stream.put(message.at + message.moved, left) : stream.get(message.at + message.moved, left);
+    }
+    return message.has_length && message.moved == message.length;
+  }
+  static void cancel(uint64_t* request) { pending.erase(*request); }
+  static void at_end(int (*move_all)(), void (*stop_all)()) {
+    move = move_all;
+    stop = stop_all;
+  }
+
+  static inline Mail* box = nullptr;
+  static inline int own = 0;
+  static inline std::map<Queue, std::deque<Message>> queues;
+  static inline std::map<uint64_t, Queue> pending;
+  static inline int (*move)() = nullptr;
+  static inline void (*stop)() = nullptr;
+};
+
+}  // namespace headroom::test
