@@ -38,6 +38,13 @@ struct Frame {
   };
   uint64_t content;  // bytes
 };
+inline Frame frame_of(FrameKind kind, uint16_t life, uint32_t record) {
+  Frame frame = {};
+  frame.kind = kind;
+  frame.life = life;
+  frame.record = record;
+  return frame;
+}
 inline constexpr uint64_t kFrameBytes = 64;
 static_assert(sizeof(Frame) <= kFrameBytes);
 inline constexpr uint64_t kContentWithFrame = 4096;

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
-#include "rpipe/host.h"
+#include "rpipe/announced_record.h"
 #include "rpipe/messenger.h"
 #include "rpipe/mirrored_record.h"
 
@@ -19,19 +20,6 @@ std::atomic<bool> has_mirrors{false};
 
 namespace {
 
-/// A record of this process's that a peer knows of, and how far it was told.
-struct Announced {
-  int rank;
-  const Record* record;
-  const Line* lines;
-  uint32_t line_count;
-  uint64_t first_number;
-  uint64_t next_number;
-  const char* heap;
-  bool has_told_closed;
-  bool is_told_open;
-};
-
 uint64_t key_of(int rank, uint32_t record) { return uint64_t{static_cast<uint32_t>(rank)} << 32 | record; }
 
 /// All from rpipe_init() to rpipe_finalize().
@@ -39,7 +27,7 @@ struct Mirrors {
   MemoryFile memory;
   std::unordered_map<int, std::unique_ptr<Peer>> peers;
   std::unordered_map<uint64_t, std::unique_ptr<MirroredRecord>> records;  // by rank and index
-  std::unordered_map<uint32_t, Announced> announced;                      // by index
+  std::unordered_map<uint32_t, AnnouncedRecord> announced;                // by index
   std::vector<uint32_t> to_forward;                                       // by index
   std::vector<MirroredRecord*> to_tell;
   MemoryFile::Piece piece;  // of records
@@ -111,31 +99,6 @@ MirroredRecord* find_record(int rank, uint32_t index) {
   return found == now->records.end() ? nullptr : found->second.get();
 }
 
-void handle_back(const Frame& frame, const char* content) {
-  const auto found = now->announced.find(frame.record);
-  if (found == now->announced.end()) {
-    return;
-  }
-  auto& record = const_cast<Record&>(*found->second.record);  // what is the peer's of it
-  const auto* const more =
-      own_memory().at(record.more_marks.load(std::memory_order_relaxed), kMostBuffers);  // nullptr: there are none yet
-  auto* const more_marks = reinterpret_cast<std::atomic<uint8_t>*>(const_cast<char*>(more));
-  for (uint64_t at = 0; at + sizeof(uint16_t) <= frame.content; at += sizeof(uint16_t)) {
-    uint16_t buffer = 0;
-    memcpy(&buffer, content + at, sizeof buffer);
-    // release, as in Reader::release(): what the reader did with the buffer comes before its use by the writer.
-    if (buffer < kFirstMarks) {
-      record.marks[buffer].store(1, std::memory_order_release);
-    } else if (more_marks != nullptr && buffer < kMostBuffers) {
-      more_marks[buffer].store(1, std::memory_order_release);
-    }
-  }
-  record.taken.store(std::max(frame.back.taken, record.taken.load(std::memory_order_relaxed)), std::memory_order_release);
-  if (frame.back.is_closed != 0) {
-    record.peer_closed.store(1, std::memory_order_release);
-  }
-}
-
 char* Handler::handle_frame(int rank, const Frame& frame, const char* content) {
   if (now == nullptr || frame.life != life) {
     return nullptr;
@@ -161,7 +124,9 @@ char* Handler::handle_frame(int rank, const Frame& frame, const char* content) {
       }
       return nullptr;
     case FrameKind::kBack:
-      handle_back(frame, content);
+      if (const auto found = now->announced.find(frame.record); found != now->announced.end()) {
+        found->second.put_back(frame, content);
+      }
       return nullptr;
   }
   return nullptr;
@@ -187,108 +152,12 @@ void Handler::handle_failure(int rank) {
 
 // ---- what goes -----------------------------------------------------------------------------------------------------------
 
-Frame frame_of(FrameKind kind, uint32_t record) {
-  Frame frame = {};
-  frame.kind = kind;
-  frame.life = life;
-  frame.record = record;
-  return frame;
-}
-
-int tell_open(Announced& announced) {
-  Frame frame = frame_of(FrameKind::kOpen, announced.record->index);
-  frame.open = {announced.record->key.load(std::memory_order_relaxed), announced.record->role, announced.record->flags};
-  const int error = messenger->send(announced.rank, frame, nullptr);
-  announced.is_told_open = error == 0;
-  return error;
-}
-
-/// The line of the next notice, if it was written.
-const Line* next_line(const Announced& announced) {
-  const Line& line = announced.lines[(announced.next_number - announced.first_number) & (announced.line_count - 1)];
-  // acquire: pairs with Writer::write().
-  return line.number.load(std::memory_order_acquire) == stamp_of(announced.next_number) ? &line : nullptr;
-}
-
-int send_notice(Announced& announced, const Line& line) {
-  Frame frame = frame_of(FrameKind::kNotice, announced.record->index);
-  frame.notice.number = announced.next_number;
-  frame.notice.kind = static_cast<uint8_t>(line.kind);
-  frame.notice.buffer = line.buffer;
-  frame.notice.generation = line.generation;
-  const char* content = nullptr;
-  switch (line.kind) {
-    case Notice::kInline:
-      frame.content = line.inline_bytes;
-      content = line.content;
-      break;
-    case Notice::kHeap:
-      frame.notice.heap_limit = announced.record->heap_limit.load(std::memory_order_relaxed);
-      frame.notice.place = line.heap.offset;
-      frame.content = line.heap.bytes;
-      if (announced.heap == nullptr) {
-        announced.heap = own_memory().at(announced.record->heap.load(std::memory_order_relaxed), frame.notice.heap_limit);
-      }
-      content = announced.heap + line.heap.offset;
-      break;
-    case Notice::kNextRing:
-      frame.notice.place = line.ring.lines;
-      break;
-  }
-  return messenger->send(announced.rank, frame, content);
-}
-
-/// 0, -ENOMEM: not all of it could be sent now; -EIO: nor ever.
-int forward_all(Announced& announced) {
-  int error = announced.is_told_open ? 0 : tell_open(announced);
-  while (const Line* const line = error == 0 ? next_line(announced) : nullptr) {
-    error = send_notice(announced, *line);
-    if (error != 0) {
-      break;
-    }
-    ++announced.next_number;
-    if (line->kind == Notice::kNextRing) {
-      announced.lines = reinterpret_cast<const Line*>(own_memory().at(line->ring.offset, line->ring.lines * sizeof(Line)));
-      announced.line_count = static_cast<uint32_t>(line->ring.lines);
-      announced.first_number = announced.next_number;
-    }
-  }
-  const bool is_closed = announced.record->state.load(std::memory_order_acquire) == static_cast<uint32_t>(EndState::kClosed);
-  if (error == 0 && is_closed && !announced.has_told_closed) {
-    error = messenger->send(announced.rank, frame_of(FrameKind::kState, announced.record->index), nullptr);
-    announced.has_told_closed = error == 0;
-  }
-  return error;
-}
-
-int tell_all_back(MirroredRecord& record) {
-  if (record.has_told_over()) {
-    return 0;  // the record may be another pipe's there
-  }
-  do {
-    Frame frame = frame_of(FrameKind::kBack, record.record().index);
-    const std::vector<uint16_t>& freed = record.freed();
-    const size_t count = std::min<size_t>(freed.size(), kMostFreedInFrame);
-    frame.content = count * sizeof(uint16_t);
-    frame.back.taken = record.record().taken.load(std::memory_order_acquire);
-    frame.back.is_closed = count == freed.size() && record.is_over_here() ? 1 : 0;
-    if (const int error = messenger->send(record.rank(), frame, reinterpret_cast<const char*>(freed.data()))) {
-      return error;
-    }
-    record.forget_freed(count);
-    if (frame.back.is_closed != 0) {
-      record.note_told_over();
-    }
-  } while (!record.freed().empty());
-  return 0;
-}
-
 void send_what_waits() {
   std::erase_if(now->to_forward, [](uint32_t index) {
     const auto found = now->announced.find(index);
-    return found == now->announced.end() || forward_all(found->second) != -ENOMEM;
+    return found == now->announced.end() || found->second.forward(*messenger, life) != -ENOMEM;
   });
-  std::erase_if(now->to_tell, [](MirroredRecord* record) { return tell_all_back(*record) != -ENOMEM; });
+  std::erase_if(now->to_tell, [](MirroredRecord* record) { return record->tell_back(*messenger, life) != -ENOMEM; });
 }
 
 void forward_now_or_later(uint32_t index) {
@@ -394,9 +263,9 @@ Peer* mirrored_peer(int rank) {
   return find_or_make_peer(rank);
 }
 
-void announce(const Peer& peer, const Record& own) {
+void announce(const Peer& peer, Record& own) {
   const base::LockHolder holder(lock);
-  now->announced[own.index] = {peer.rank, &own, own.lines, kFirstLines, 1, 1, nullptr, false, false};
+  now->announced.insert_or_assign(own.index, AnnouncedRecord(peer.rank, own));
   forward_now_or_later(own.index);
 }
 

@@ -34,7 +34,7 @@ bool has_transport();
 Peer* mirrored_peer(int rank);
 
 /// Tells the peer of this process's record for an end, which has its key.
-void announce(const Peer& peer, const Record& own);
+void announce(const Peer& peer, Record& own);
 /// Sends what was written, and that the end is closed; after any such change.
 void forward(const Record& own);
 /// Nobody looks at this record any more, here or there.

@@ -161,6 +161,27 @@ void MirroredRecord::put_content(const Frame& frame) {
   }
 }
 
+// ---- what goes back ------------------------------------------------------------------------------------------------------
+
+int MirroredRecord::tell_back(Messenger& messenger, uint16_t life) {
+  if (has_told_over_) {
+    return 0;  // the record may be another pipe's there
+  }
+  do {
+    Frame frame = frame_of(FrameKind::kBack, life, record_.index);
+    const size_t count = std::min<size_t>(freed_.size(), kMostFreedInFrame);
+    frame.content = count * sizeof(uint16_t);
+    frame.back.taken = record_.taken.load(std::memory_order_acquire);
+    frame.back.is_closed = count == freed_.size() && is_over_here() ? 1 : 0;
+    if (const int error = messenger.send(rank_, frame, reinterpret_cast<const char*>(freed_.data()))) {
+      return error;
+    }
+    freed_.erase(freed_.begin(), freed_.begin() + static_cast<ptrdiff_t>(count));
+    has_told_over_ = frame.back.is_closed != 0;
+  } while (!freed_.empty());
+  return 0;
+}
+
 // ---- the end -------------------------------------------------------------------------------------------------------------
 
 void MirroredRecord::close() {

@@ -12,6 +12,7 @@
 
 #include "rpipe/frames.h"
 #include "rpipe/memory_file.h"
+#include "rpipe/messenger.h"
 #include "rpipe/shared.h"
 
 namespace headroom::rpipe {
@@ -23,9 +24,6 @@ class MirroredRecord {
   ~MirroredRecord();
   MirroredRecord(const MirroredRecord&) = delete;
   MirroredRecord& operator=(const MirroredRecord&) = delete;
-
-  [[nodiscard]] const Record& record() const { return record_; }
-  [[nodiscard]] int rank() const { return rank_; }
 
   /// The peer has opened an end with it.
   void open(const Frame& frame);
@@ -39,14 +37,12 @@ class MirroredRecord {
   /// Gives its memory back if both ends are closed and nothing is on its way; when the end here has closed.
   void release_if_over();
 
+  /// The reader has freed the buffer.
   void free(uint16_t buffer) { freed_.push_back(buffer); }
-  /// What was freed and not told.
-  [[nodiscard]] const std::vector<uint16_t>& freed() const { return freed_; }
-  void forget_freed(size_t count) { freed_.erase(freed_.begin(), freed_.begin() + static_cast<ptrdiff_t>(count)); }
+  /// Sends what was taken and freed, and whether the end here is over. 0; -ENOMEM: not now; -EIO: nor ever.
+  int tell_back(Messenger& messenger, uint16_t life);
   /// Whether the end here has closed, and nothing is on its way into its memory: the writer may use the record anew.
   [[nodiscard]] bool is_over_here() const { return is_closed_here() && awaited_.empty(); }
-  [[nodiscard]] bool has_told_over() const { return has_told_over_; }
-  void note_told_over() { has_told_over_ = true; }
   [[nodiscard]] bool is_all_taken() const { return record_.taken.load(std::memory_order_relaxed) + 1 == next_number_; }
 
  private:
@@ -83,7 +79,7 @@ class MirroredRecord {
   bool is_closed_there_ = false;
   bool is_lost_ = false;
   bool has_told_over_ = false;
-  std::vector<uint16_t> freed_;
+  std::vector<uint16_t> freed_;  // and not told
 };
 
 }  // namespace headroom::rpipe

@@ -5,7 +5,6 @@
  * receives may take from any tag. It lives until MPI_Finalize(): so may messages. */
 #include <errno.h>
 #include <mpi.h>
-#include <string.h>
 
 #include "headroom/rpipe.h"
 #include "rpipe/transport.h"
@@ -17,16 +16,21 @@ static int needs_main_thread;
 static int (*move_at_end)(void);
 static void (*stop_at_end)(void);
 
-static MPI_Request request_of(uint64_t word) {
+/* A request is a number with one library, a pointer with another. */
+union word {
   MPI_Request request;
-  memcpy(&request, &word, sizeof request);
-  return request;
+  uint64_t bits;
+};
+
+static MPI_Request request_of(uint64_t bits) {
+  const union word word = {.bits = bits};
+  return word.request;
 }
 
-static uint64_t word_of(MPI_Request request) {
-  uint64_t word = 0;
-  memcpy(&word, &request, sizeof request);
-  return word;
+static uint64_t bits_of(MPI_Request request) {
+  union word word = {.bits = 0};
+  word.request = request;
+  return word.bits;
 }
 
 static int may_call(void) {
@@ -40,14 +44,14 @@ static int may_call(void) {
 static int start_send(int rank, int tag, const void* from, size_t bytes, uint64_t* request) {
   MPI_Request made;
   const int result = MPI_Isend(from, (int)bytes, MPI_BYTE, rank, tag, ours, &made);
-  *request = word_of(made);
+  *request = bits_of(made);
   return result == MPI_SUCCESS ? 0 : -EIO;
 }
 
 static int start_receive(int rank, int tag, void* into, size_t bytes, uint64_t* request) {
   MPI_Request made;
   const int result = MPI_Irecv(into, (int)bytes, MPI_BYTE, rank, tag, ours, &made);
-  *request = word_of(made);
+  *request = bits_of(made);
   return result == MPI_SUCCESS ? 0 : -EIO;
 }
 
@@ -55,7 +59,7 @@ static int test(uint64_t* request) {
   MPI_Request tested = request_of(*request);
   int is_over = 0;
   const int result = MPI_Test(&tested, &is_over, MPI_STATUS_IGNORE);
-  *request = word_of(tested);
+  *request = bits_of(tested);
   return result != MPI_SUCCESS ? -EIO : is_over;
 }
 
@@ -64,7 +68,7 @@ static void cancel(uint64_t* request) {
   if (MPI_Cancel(&cancelled) == MPI_SUCCESS) {
     MPI_Wait(&cancelled, MPI_STATUS_IGNORE);
   }
-  *request = word_of(cancelled);
+  *request = bits_of(cancelled);
 }
 
 static void at_end(int (*move)(void), void (*stop)(void)) {

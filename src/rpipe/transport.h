@@ -10,7 +10,7 @@
 
 struct rpipe_transport {
   /* Whether this thread may call the others now: MPI may want its main thread, and ends. */
-  int (*may_call)(void);
+  int (*may_call)(void); /* NOLINT(modernize-redundant-void-arg): C */
   /* Begin to send and to receive: `bytes` up to 1 GiB, of exactly that length, or up to it for what is received. The memory is
    * the transport's until test() says that it is over. 0 or -EIO. */
   int (*send)(int rank, int tag, const void* from, size_t bytes, uint64_t* request);
@@ -21,7 +21,7 @@ struct rpipe_transport {
   void (*cancel)(uint64_t* request);
   /* Has these called when the transport is about to end: move() until it says that all was sent, and on until all ranks have
    * come so far; then stop(). */
-  void (*at_end)(int (*move)(void), void (*stop)(void));
+  void (*at_end)(int (*move)(void), void (*stop)(void)); /* NOLINT(modernize-redundant-void-arg): C */
 };
 
 #endif

@@ -579,6 +579,7 @@ TEST_P(RpipeOn, AnyThreadMayCallWhereThatWasAskedFor) {
     constexpr int kThreads = 4;
     constexpr uint64_t kEach = 5000;
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (uint64_t thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, thread] {
         for (uint64_t each = 0; each < kEach; ++each) {
