@@ -35,7 +35,7 @@ static uint64_t bits_of(MPI_Request request) {
 
 static int may_call(void) {
   int is_main = 1;
-  if (needs_main_thread) {
+  if (needs_main_thread && !has_ended) {
     MPI_Is_thread_main(&is_main);
   }
   return !has_ended && is_main;
