@@ -18,11 +18,13 @@
  * function: -EINVAL argument; -EBADF the pipe is closed, or not of this process (in a forked child: every pipe); -EPERM wrong
  * direction; -EPIPE the peer has died or closed (what it had written can still be read; rpipe_reason() says who and why). A
  * call that waits is told within about a tenth of a second that the peer has died; one that does not wait, after some hundred
- * of them. Threads: of each direction of a pipe one thread may write and one may read at a time; RPIPE_THREADS allows any
- * number. rpipe_read_state() counts as writing. rpipe_free(), rpipe_at() and rpipe_of() may be called by any thread; different
- * pipes may be used by different ones. No thread may be in a call on a pipe that another one closes. Nothing may be called in
- * signal handlers. After rpipe_close() a pipe and its buffers must not be used: -EBADF at first, and after a thousand others
- * were closed they may be another pipe's. */
+ * of them; of one on another node (RPIPE_MPI) nobody is told, and the launcher ends the job. Threads: of each direction of a
+ * pipe one thread may write and one may read at a time; RPIPE_THREADS allows any number. A call on a pipe by RPIPE_MPI counts
+ * as one of MPI: with MPI_THREAD_FUNNELED what other threads write or free goes when the main thread is in such a call, with
+ * MPI_THREAD_SERIALIZED one thread at a time may be in them. rpipe_read_state() counts as writing. rpipe_free(), rpipe_at() and
+ * rpipe_of() may be called by any thread; different pipes may be used by different ones. No thread may be in a call on a pipe
+ * that another one closes. Nothing may be called in signal handlers. After rpipe_close() a pipe and its buffers must not be
+ * used: -EBADF at first, and after a thousand others were closed they may be another pipe's. */
 #ifndef HEADROOM_RPIPE_H
 #define HEADROOM_RPIPE_H
 
@@ -112,7 +114,7 @@ int rpipe_close(rpipe_t pipe, int64_t timeout_ns);
  * notice. -EAGAIN, -ETIMEDOUT: no room (yet); -EMSGSIZE: more than the heap may ever hold; -ENOMEM: it could grow, and the
  * budget or the system refuses; -EDEADLK: waiting is for nothing, since the peer waits for this rank in the same way: each for
  * room towards the other, or the peer for a message, both for ever. (Not looked for where several threads of a process have
- * waited in pipes or freed, or with RPIPE_THREADS.) */
+ * waited in pipes or freed, with RPIPE_THREADS, or by RPIPE_MPI.) */
 int rpipe_alloc(rpipe_t pipe, size_t bytes, raddr_t* buffer, int64_t timeout_ns);
 /* WRITER'S -> ON ITS WAY, as many bytes of it as are said. Never waits on a node, and does not look whether the peer is there.
  * -EALREADY, -EFAULT: as rpipe_free(); -EPERM: it is READER'S; -EINVAL: more than was allocated; -ENOMEM: it stays WRITER'S. */
@@ -121,7 +123,8 @@ int rpipe_write(raddr_t buffer, size_t bytes, int64_t timeout_ns);
 int rpipe_send(rpipe_t pipe, const void* content, size_t bytes, int64_t timeout_ns);
 
 /* ---- the reader ---- */
-/* The next message: ON ITS WAY -> READER'S. `bytes` may be NULL. */
+/* The next message: ON ITS WAY -> READER'S. `bytes` may be NULL. -ENOMEM: it cannot be mapped; by RPIPE_MPI there was no memory
+ * for it, and it is lost. */
 int rpipe_read(rpipe_t pipe, raddr_t* buffer, size_t* bytes, int64_t timeout_ns);
 /* Waits until one of the pipes has a message, is broken, or (where `write` is given and write[i]) could take a message of up to
  * 48 bytes; for longer ones let rpipe_alloc() wait. Says which. Fair if one set of pipes is waited for: begins after the last

@@ -24,6 +24,9 @@ class AnnouncedRecord {
   /// What the reader has taken and freed, and that it has closed.
   void put_back(const Frame& frame, const char* freed);
 
+  /// Whether the peer was told that the end has closed.
+  [[nodiscard]] bool has_told_closed() const { return has_told_closed_; }
+
  private:
   [[nodiscard]] const Line* next_line() const;
   int send_open(Messenger& messenger, uint16_t life);

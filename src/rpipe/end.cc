@@ -166,7 +166,7 @@ int End::meet() {
 }
 
 int End::wait_for_connection(int64_t& timeout_ns) {
-  constexpr int64_t kLongestLookNs = 50'000'000;
+  const int64_t longest_look_ns = has_mirrors.load(std::memory_order_relaxed) ? 1'000'000 : 50'000'000;
   const uint64_t began_ns = base::monotonic_ns();
   HostWait host_wait;
   while (peer_.root.load(std::memory_order_acquire) == nullptr) {
@@ -174,12 +174,13 @@ int End::wait_for_connection(int64_t& timeout_ns) {
     if (error != -EAGAIN) {
       return error;
     }
-    const int64_t left = timeout_ns < 0 ? kLongestLookNs : timeout_ns - static_cast<int64_t>(base::monotonic_ns() - began_ns);
+    const int64_t left = timeout_ns < 0 ? longest_look_ns : timeout_ns - static_cast<int64_t>(base::monotonic_ns() - began_ns);
     if (left <= 0) {
       return -ETIMEDOUT;
     }
+    poll_mirrors(peer_.is_mirrored);
     host_wait.begin();
-    wait_for_peers(std::min(left, kLongestLookNs));
+    wait_for_peers(std::min(left, longest_look_ns));
     (void)look_whether_dead(peer_);
   }
   if (timeout_ns > 0) {
@@ -373,8 +374,8 @@ bool End::try_to_go() {
   if (!both && !peer_.is_dead.load(std::memory_order_acquire)) {
     return false;
   }
-  if (peer_.is_mirrored) {
-    forget_announced(*own_);
+  if (peer_.is_mirrored && !try_to_forget(*own_) && !peer_.is_dead.load(std::memory_order_acquire)) {
+    return false;
   }
   writer.close();
   give_record_back(peer_.rank, own_offset_);

@@ -120,7 +120,7 @@ template <typename Look>
 int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   note_thread();
   if (peer_.is_mirrored) {
-    poll_mirrors();
+    poll_mirrors(true);
   }
   int result = look(timeout_ns == RPIPE_NOWAIT);
   if (result != -EAGAIN) {
@@ -134,7 +134,7 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
     return error;
   }
   Root& own = own_root();
-  if (timeout_ns < 0) {
+  if (timeout_ns < 0 && !peer_.is_mirrored) {  // what comes by messages is not seen when it was written
     own.waits_for.store(static_cast<uint64_t>(waits_for) << 32 | static_cast<uint32_t>(peer_.rank), std::memory_order_release);
   }
   Watch watch;
@@ -142,7 +142,7 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   uint32_t looks = 0;
   while ((result = look(waiter.is_patient())) == -EAGAIN) {
     if (peer_.is_mirrored || ++looks % kLooksPerPoll == 0) {
-      poll_mirrors();
+      poll_mirrors(peer_.is_mirrored);
     }
     if (const int over = waiter.pause()) {
       result = look_whether_dead(peer_) ? look(true) : over;

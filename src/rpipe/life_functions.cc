@@ -40,7 +40,7 @@ bool is_sound(const rpipe_options& options) {
 }
 
 void let_retired_go() {
-  poll_mirrors();
+  poll_mirrors(false);
   if (!pipes->retired.empty()) {
     (void)look_whether_dead(pipes->retired.front()->peer());  // one a time: it is a system call
   }
@@ -78,7 +78,7 @@ int choose_peer(int rank, uint32_t backend, Peer*& chosen) {
   }
   const char* const why = !by_messages         ? "it is on another node"
                           : rank == own_rank() ? "it is this rank"
-                                               : "rpipe_init() was not by MPI";
+                                               : "rpipe_init() was not by MPI, or MPI has ended";
   say("rank %d: no pipe to rank %d (on %s) by %s: %s", own_rank(), rank, on_node.host, by_messages ? "messages" : "memory",
       why);
   return -ENOTSUP;
@@ -105,8 +105,14 @@ int begin(const rpipe_bootstrap& bootstrap, const rpipe_transport* transport) {
   forget_ends();
   forget_records();
   find_host();
+  count_life();
   int error = begin_peers(bootstrap);
-  error = error == 0 ? begin_mirrors(transport) : error;
+  if (error == 0) {
+    error = begin_mirrors(transport);
+    if (error != 0) {
+      end_peers(false);
+    }
+  }
   began_in = error == 0 ? fork_generation() : 0;
   return error;
 }

@@ -24,7 +24,7 @@ char* map(int file, uint64_t offset, uint64_t bytes) {
 
 MemoryFile::~MemoryFile() {
   for (const Piece& piece : all_) {
-    (void)base::system_call(SYS_munmap, piece.at, piece.bytes);
+    (void)munmap(piece.at, piece.bytes);  // as in release()
   }
   if (file_ >= 0) {
     (void)base::system_call(SYS_close, file_);
@@ -74,6 +74,9 @@ char* MemoryFile::at(uint64_t offset, uint64_t bytes) {
 }
 
 void MemoryFile::release(const Piece& piece) {
+  // By the C library's function, and before the pages go: MPI libraries that keep memory registered with a network card listen
+  // to that one, and not to the hole. Headroom knows nothing of this memory, and lets it pass.
+  (void)madvise(piece.at, piece.bytes, MADV_DONTNEED);
   (void)base::system_call(SYS_fallocate, file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, piece.offset, piece.bytes);
   const base::LockHolder lock(lock_);
   free_.push_back(piece);

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "base/system_calls.h"
+#include "rpipe/host.h"
+#include "rpipe/shared.h"
 
 namespace headroom::rpipe {
 
@@ -13,25 +15,34 @@ namespace {
 constexpr int kFrameTag = 1;
 constexpr int kContentTag = 2;
 constexpr uint64_t kSlotBytes = kFrameBytes + kContentWithFrame;
+constexpr uint64_t kSmallSlotBytes = 128;  // of frames with little content, which are most
 constexpr uint64_t kSlotsAtOnce = 64;
+constexpr int kMostNotOver = 8;                      // sends that are looked at: they are over in their order, more or less
 constexpr size_t kPosted = 16;                       // receives for frames of each rank
 constexpr uint64_t kMostAtOnce = uint64_t{1} << 30;  // bytes of a message: MPI counts with an int
 constexpr int kMostFramesAtOnce = 64;                // of one rank, before others are looked after
 
 }  // namespace
 
-char* Messenger::take_slot() {
-  if (free_slots_.empty()) {
-    const MemoryFile::Piece piece = memory_.allocate_populated(kSlotsAtOnce * kSlotBytes);
+std::vector<char*>& Messenger::free_slots(uint64_t bytes) { return bytes == kSlotBytes ? free_slots_ : free_small_slots_; }
+
+char* Messenger::take_slot(uint64_t bytes) {
+  std::vector<char*>& free = free_slots(bytes);
+  if (free.empty()) {
+    const uint64_t wanted = whole_pieces(kSlotsAtOnce * bytes);
+    const MemoryFile::Piece piece = memory_.allocate_populated(wanted);
     if (piece.at == nullptr) {
       return nullptr;
     }
-    for (uint64_t each = 0; each < kSlotsAtOnce; ++each) {
-      free_slots_.push_back(piece.at + each * kSlotBytes);
+    if (host() != nullptr) {
+      (void)host()->take(wanted);  // counted, if there is room: who cannot send can end no wait
+    }
+    for (uint64_t at = 0; at + bytes <= wanted; at += bytes) {
+      free.push_back(piece.at + at);
     }
   }
-  char* const slot = free_slots_.back();
-  free_slots_.pop_back();
+  char* const slot = free.back();
+  free.pop_back();
   return slot;
 }
 
@@ -43,25 +54,27 @@ void Messenger::fail(int rank) {
 // ---- sending -------------------------------------------------------------------------------------------------------------
 
 int Messenger::send(int rank, const Frame& frame, const char* content) {
-  char* const slot = take_slot();
+  const uint64_t with_frame = frame.content <= kContentWithFrame ? frame.content : 0;
+  const uint64_t slot_bytes = kFrameBytes + with_frame <= kSmallSlotBytes ? kSmallSlotBytes : kSlotBytes;
+  char* const slot = take_slot(slot_bytes);
   if (slot == nullptr) {
     return -ENOMEM;
   }
-  const uint64_t with_frame = frame.content <= kContentWithFrame ? frame.content : 0;
   memcpy(slot, &frame, sizeof frame);
   if (with_frame > 0) {
     memcpy(slot + kFrameBytes, content, with_frame);
   }
-  Send send = {0, slot, rank};
+  Send send = {0, slot, slot_bytes, rank, frame.record};
   int error = transport_.send(rank, kFrameTag, slot, kFrameBytes + with_frame, &send.request);
   if (error != 0) {
-    free_slots_.push_back(slot);
+    free_slots(slot_bytes).push_back(slot);
     fail(rank);
     return error;
   }
   sends_.push_back(send);
+  ++sent_[rank];
   for (uint64_t at = 0; with_frame == 0 && at < frame.content && error == 0; at += kMostAtOnce) {
-    Send part = {0, nullptr, rank};
+    Send part = {0, nullptr, 0, rank, frame.record};
     error = transport_.send(rank, kContentTag, content + at, std::min(kMostAtOnce, frame.content - at), &part.request);
     if (error == 0) {
       sends_.push_back(part);
@@ -74,22 +87,33 @@ int Messenger::send(int rank, const Frame& frame, const char* content) {
 }
 
 void Messenger::move_sends() {
-  for (size_t each = 0; each < sends_.size();) {
+  int not_over = 0;
+  for (size_t each = 0; each < sends_.size() && not_over < kMostNotOver;) {
     const Send send = sends_[each];
     const int result = transport_.test(&sends_[each].request);
     if (result == 0) {
+      ++not_over;
       ++each;
       continue;
     }
     if (send.slot != nullptr) {
-      free_slots_.push_back(send.slot);
+      free_slots(send.slot_bytes).push_back(send.slot);
     }
-    sends_[each] = sends_.back();
-    sends_.pop_back();
+    sends_.erase(sends_.begin() + static_cast<ptrdiff_t>(each));
     if (result < 0) {
       fail(send.rank);
     }
   }
+}
+
+bool Messenger::is_sending_content_of(uint32_t record) const {
+  return std::any_of(sends_.begin(), sends_.end(),
+                     [&](const Send& send) { return send.slot == nullptr && send.record == record; });
+}
+
+uint64_t Messenger::sent_to(int rank) const {
+  const auto found = sent_.find(rank);
+  return found == sent_.end() ? 0 : found->second;
 }
 
 // ---- receiving -----------------------------------------------------------------------------------------------------------
@@ -104,7 +128,7 @@ int Messenger::hear(int rank) {
   }
   Heard heard;
   for (size_t each = 0; each < kPosted; ++each) {
-    heard.slots.push_back(take_slot());
+    heard.slots.push_back(take_slot(kSlotBytes));
     heard.requests.push_back(0);
     if (heard.slots.back() == nullptr) {
       heard.slots.pop_back();
@@ -120,6 +144,11 @@ int Messenger::hear(int rank) {
     }
   }
   return 0;
+}
+
+uint64_t Messenger::received_from(int rank) const {
+  const auto found = heard_.find(rank);
+  return found == heard_.end() ? 0 : found->second.is_broken ? UINT64_MAX : found->second.received;
 }
 
 void Messenger::receive_content(int rank, const Frame& frame) {
@@ -155,6 +184,7 @@ bool Messenger::hear_one(int rank, Heard& heard) {
     return false;
   }
   const char* const slot = heard.slots[heard.next];
+  ++heard.received;
   Frame frame;
   memcpy(&frame, slot, sizeof frame);
   if (frame.content > kContentWithFrame) {

@@ -40,7 +40,7 @@ class Messenger {
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
-  [[nodiscard]] bool may_call() const { return transport_.may_call() != 0; }
+  [[nodiscard]] bool may_call(bool expects_it) const { return transport_.may_call(expects_it ? 1 : 0) != 0; }
   /// False if the system has no memory.
   bool open() { return memory_.open(); }
   void set_handler(FrameHandler& handler) { handler_ = &handler; }
@@ -52,7 +52,13 @@ class Messenger {
   /// Goes on with all that is on its way; true if something came.
   bool move();
   [[nodiscard]] bool is_all_sent() const { return sends_.empty(); }
+  /// Whether content of this record is being sent from where it lies.
+  [[nodiscard]] bool is_sending_content_of(uint32_t record) const;
+  /// Whether no content is on its way here that was announced.
   [[nodiscard]] bool is_all_received() const { return contents_.empty(); }
+  /// Frames, ever.
+  [[nodiscard]] uint64_t sent_to(int rank) const;
+  [[nodiscard]] uint64_t received_from(int rank) const;
   /// Ends all receives.
   void stop();
 
@@ -60,12 +66,15 @@ class Messenger {
   struct Send {
     uint64_t request;
     char* slot;  // nullptr: content
+    uint64_t slot_bytes;
     int rank;
+    uint32_t record;
   };
   struct Heard {
     std::vector<char*> slots;
     std::vector<uint64_t> requests;
     size_t next = 0;
+    uint64_t received = 0;  // frames
     bool is_broken = false;
   };
   struct Content {
@@ -76,7 +85,8 @@ class Messenger {
     bool has_failed;
   };
 
-  char* take_slot();
+  char* take_slot(uint64_t bytes);
+  std::vector<char*>& free_slots(uint64_t bytes);
   int post(int rank, Heard& heard, size_t each);
   bool hear_one(int rank, Heard& heard);
   void receive_content(int rank, const Frame& frame);
@@ -88,7 +98,9 @@ class Messenger {
   FrameHandler* handler_;
   MemoryFile memory_;
   std::vector<char*> free_slots_;
-  std::vector<Send> sends_;
+  std::vector<char*> free_small_slots_;
+  std::deque<Send> sends_;
+  std::map<int, uint64_t> sent_;  // frames, by rank
   std::map<int, Heard> heard_;
   std::deque<Content> contents_;
 };

@@ -28,6 +28,7 @@ struct Mirrors {
   std::unordered_map<int, std::unique_ptr<Peer>> peers;
   std::unordered_map<uint64_t, std::unique_ptr<MirroredRecord>> records;  // by rank and index
   std::unordered_map<uint32_t, AnnouncedRecord> announced;                // by index
+  std::vector<int> to_hear;                                               // ranks
   std::vector<uint32_t> to_forward;                                       // by index
   std::vector<MirroredRecord*> to_tell;
   MemoryFile::Piece piece;  // of records
@@ -46,6 +47,7 @@ Messenger* messenger = nullptr;  // for good, like the receives that it has post
 Handler handler;
 Mirrors* now = nullptr;
 uint16_t life = 0;
+int rank_count = 0;
 base::FutexLock lock;
 
 // ---- what comes ----------------------------------------------------------------------------------------------------------
@@ -57,10 +59,10 @@ Peer* find_or_make_peer(int rank) {
   const uint64_t bytes = sizeof(Root) + sizeof(uint64_t) * static_cast<uint64_t>(ranks());
   const MemoryFile::Piece piece = now->memory.allocate(bytes);  // of which one page is touched
   if (piece.at == nullptr || now->memory.populate(piece, 0, sizeof(Root)) != 0 ||
-      now->memory.populate(piece, offsetof(Root, records) + sizeof(uint64_t) * static_cast<uint64_t>(own_rank()), 8) != 0 ||
-      messenger->hear(rank) != 0) {
+      now->memory.populate(piece, offsetof(Root, records) + sizeof(uint64_t) * static_cast<uint64_t>(own_rank()), 8) != 0) {
     return nullptr;
   }
+  now->to_hear.push_back(rank);
   auto peer = std::make_unique<Peer>();
   peer->rank = rank;
   peer->is_mirrored = true;
@@ -153,18 +155,20 @@ void Handler::handle_failure(int rank) {
 // ---- what goes -----------------------------------------------------------------------------------------------------------
 
 void send_what_waits() {
+  std::erase_if(now->to_hear, [](int rank) { return messenger->hear(rank) != -ENOMEM; });
+  // What was taken goes before that the end has closed: a writer that closes waits for it.
+  std::erase_if(now->to_tell, [](MirroredRecord* record) { return record->tell_back(*messenger, life) != -ENOMEM; });
   std::erase_if(now->to_forward, [](uint32_t index) {
     const auto found = now->announced.find(index);
     return found == now->announced.end() || found->second.forward(*messenger, life) != -ENOMEM;
   });
-  std::erase_if(now->to_tell, [](MirroredRecord* record) { return record->tell_back(*messenger, life) != -ENOMEM; });
 }
 
 void forward_now_or_later(uint32_t index) {
   if (std::find(now->to_forward.begin(), now->to_forward.end(), index) == now->to_forward.end()) {
     now->to_forward.push_back(index);
   }
-  if (messenger->may_call()) {
+  if (messenger->may_call(true)) {
     send_what_waits();
   }
 }
@@ -173,18 +177,44 @@ void tell_now_or_later(MirroredRecord& record) {
   if (std::find(now->to_tell.begin(), now->to_tell.end(), &record) == now->to_tell.end()) {
     now->to_tell.push_back(&record);
   }
-  if (messenger->may_call()) {
+  if (messenger->may_call(true)) {
     send_what_waits();
   }
 }
 
-int move_at_end() {
+/// Mirrors that were left while something was still coming into their memory.
+std::vector<std::unique_ptr<Mirrors>> left;
+
+void forget_left() {
+  if (messenger != nullptr && messenger->is_all_received()) {
+    left.clear();
+  }
+}
+
+int move_at_end(int sends) {
   const base::LockHolder holder(lock);
-  if (now != nullptr) {
+  if (now != nullptr && sends != 0) {
     send_what_waits();
   }
   (void)messenger->move();
   return messenger->is_all_sent() ? 1 : 0;
+}
+
+uint64_t sent_to(int rank) {
+  const base::LockHolder holder(lock);
+  return messenger->sent_to(rank);
+}
+
+int has_received(const uint64_t* frames) {
+  const base::LockHolder holder(lock);
+  bool has_all = messenger->is_all_received();
+  for (int rank = 0; rank < rank_count; ++rank) {
+    if (frames[rank] > messenger->received_from(rank)) {
+      (void)messenger->hear(rank);
+      has_all = false;
+    }
+  }
+  return has_all ? 1 : 0;
 }
 
 void before_fork() { lock.lock(); }
@@ -201,6 +231,7 @@ void after_fork_in_child() {
 void stop_at_end() {
   const base::LockHolder holder(lock);
   messenger->stop();
+  forget_left();
   transport = nullptr;
   if (now != nullptr) {
     for (const auto& [rank, peer] : now->peers) {
@@ -213,6 +244,8 @@ void stop_at_end() {
 
 // ---- the interface -------------------------------------------------------------------------------------------------------
 
+void count_life() { ++life; }
+
 int begin_mirrors(const rpipe_transport* given) {
   static bool handles_forks = false;
   if (!handles_forks) {
@@ -221,7 +254,6 @@ int begin_mirrors(const rpipe_transport* given) {
   }
   const base::LockHolder holder(lock);
   transport = given;
-  ++life;
   if (transport == nullptr) {
     return 0;
   }
@@ -232,10 +264,17 @@ int begin_mirrors(const rpipe_transport* given) {
       messenger = nullptr;
       return -EMFILE;
     }
-    transport->at_end(move_at_end, stop_at_end);
+    static const rpipe_at_end calls = {move_at_end, sent_to, has_received, stop_at_end};
+    transport->at_end(&calls);
   }
-  now = new Mirrors;
-  return now->memory.open() ? 0 : -EMFILE;
+  rank_count = ranks();
+  forget_left();
+  auto mirrors = std::make_unique<Mirrors>();
+  if (!mirrors->memory.open()) {
+    return -EMFILE;
+  }
+  now = mirrors.release();
+  return 0;
 }
 
 bool end_mirrors() {
@@ -244,14 +283,13 @@ bool end_mirrors() {
     return true;
   }
   has_mirrors.store(false, std::memory_order_relaxed);
-  if (messenger->may_call()) {
+  if (messenger->may_call(true)) {
     send_what_waits();
     (void)messenger->move();
   }
-  if (messenger->is_all_received()) {  // else something may still come into its memory
-    delete now;
-  }
+  left.emplace_back(now);
   now = nullptr;
+  forget_left();
   return messenger->is_all_sent();
 }
 
@@ -274,9 +312,17 @@ void forward(const Record& own) {
   forward_now_or_later(own.index);
 }
 
-void forget_announced(const Record& own) {
+bool try_to_forget(const Record& own) {
   const base::LockHolder holder(lock);
-  now->announced.erase(own.index);
+  const auto found = now->announced.find(own.index);
+  if (found == now->announced.end()) {
+    return true;
+  }
+  if (!found->second.has_told_closed() || messenger->is_sending_content_of(own.index)) {
+    return false;
+  }
+  now->announced.erase(found);
+  return true;
 }
 
 void tell_back(const Peer& peer, const Record& theirs) {
@@ -303,11 +349,11 @@ void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer) {
   }
 }
 
-void move_mirrors() {
+void move_mirrors(bool expects_it) {
   if (!lock.try_lock()) {
     return;  // who has it does as much
   }
-  if (now != nullptr && messenger->may_call()) {
+  if (now != nullptr && messenger->may_call(expects_it)) {
     send_what_waits();
     (void)messenger->move();
   }

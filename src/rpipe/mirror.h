@@ -24,7 +24,9 @@
 
 namespace headroom::rpipe {
 
-/// `transport`: nullptr if there is none. 0 or -ENOMEM.
+/// In every rank as often as in the others, whatever fails then: counts how often pipes have begun.
+void count_life();
+/// `transport`: nullptr if there is none. 0 or -EMFILE.
 int begin_mirrors(const rpipe_transport* transport);
 /// What others still send is received and dropped from now on. False: of this process's own file something is still being sent.
 bool end_mirrors();
@@ -37,8 +39,9 @@ Peer* mirrored_peer(int rank);
 void announce(const Peer& peer, Record& own);
 /// Sends what was written, and that the end is closed; after any such change.
 void forward(const Record& own);
-/// Nobody looks at this record any more, here or there.
-void forget_announced(const Record& own);
+/// Nobody looks at this record any more, here or there. False: the peer must be told first that it was closed, or something of
+/// it is being sent.
+bool try_to_forget(const Record& own);
 /// Tells the writer of a mirrored record that the end here has closed.
 void tell_back(const Peer& peer, const Record& theirs);
 /// That something of it was taken, if nothing is left: the writer may wait for that before it closes.
@@ -47,11 +50,11 @@ void tell_taken(const Peer& peer, const Record& theirs);
 void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer);
 
 extern std::atomic<bool> has_mirrors;
-void move_mirrors();
-/// Moves what is on its way, if anything may be.
-inline void poll_mirrors() {
+void move_mirrors(bool expects_it);
+/// Moves what is on its way, if anything may be. `expects_it`: the program has called a function on a pipe to another node.
+inline void poll_mirrors(bool expects_it) {
   if (has_mirrors.load(std::memory_order_relaxed)) {
-    move_mirrors();
+    move_mirrors(expects_it);
   }
 }
 

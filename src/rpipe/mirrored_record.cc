@@ -15,6 +15,7 @@ MirroredRecord::~MirroredRecord() {
 }
 
 void MirroredRecord::open(const Frame& frame) {
+  release_memory();
   clear_record(record_);
   lines_ = record_.lines;
   line_count_ = kFirstLines;
@@ -55,6 +56,21 @@ bool MirroredRecord::clear_mark(uint32_t buffer) {
   return true;
 }
 
+bool MirroredRecord::grow_heap(uint64_t bytes) {
+  const uint64_t more = bytes - heap_bytes_;
+  if (host() != nullptr && !host()->take(more)) {
+    return false;
+  }
+  if (memory_.populate(heap_, heap_bytes_, more) != 0) {
+    if (host() != nullptr) {
+      host()->give_back(more);
+    }
+    return false;
+  }
+  heap_bytes_ = bytes;
+  return true;
+}
+
 /// Where the content goes; nullptr if there is no memory for it.
 char* MirroredRecord::place_in_heap(const Frame& frame) {
   const uint64_t limit = frame.notice.heap_limit;
@@ -72,16 +88,9 @@ char* MirroredRecord::place_in_heap(const Frame& frame) {
   const uint64_t end = whole_pieces(frame.notice.place + frame.content);
   if (end > heap_bytes_) {
     const uint64_t next = std::min(std::max(2 * heap_bytes_, end), heap_.bytes);
-    if (host() != nullptr && !host()->take(next - heap_bytes_)) {
+    if (!grow_heap(next) && !grow_heap(end)) {
       return nullptr;
     }
-    if (memory_.populate(heap_, heap_bytes_, next - heap_bytes_) != 0) {
-      if (host() != nullptr) {
-        host()->give_back(next - heap_bytes_);
-      }
-      return nullptr;
-    }
-    heap_bytes_ = next;
   }
   return heap_.at + frame.notice.place;
 }
@@ -196,9 +205,12 @@ void MirroredRecord::close() {
 }
 
 void MirroredRecord::release_if_over() {
-  if (!is_over_here() || !is_closed_there_) {
-    return;
+  if (is_over_here() && is_closed_there_) {
+    release_memory();
   }
+}
+
+void MirroredRecord::release_memory() {
   for (const LeftRing& left : left_rings_) {
     if (left.piece.at != nullptr) {
       memory_.release(left.piece);

@@ -57,7 +57,9 @@ class MirroredRecord {
   };
 
   [[nodiscard]] bool is_closed_here() const { return record_.peer_closed.load(std::memory_order_relaxed) != 0; }
+  void release_memory();
   bool clear_mark(uint32_t buffer);
+  bool grow_heap(uint64_t bytes);
   char* place_in_heap(const Frame& frame);
   bool go_on_in_next_ring(Line& line, uint64_t lines);
   void lose();

@@ -5,6 +5,7 @@
  * receives may take from any tag. It lives until MPI_Finalize(): so may messages. */
 #include <errno.h>
 #include <mpi.h>
+#include <stdlib.h>
 
 #include "headroom/rpipe.h"
 #include "rpipe/transport.h"
@@ -12,9 +13,8 @@
 static MPI_Comm ours;
 static int has_ours;
 static int has_ended;
-static int needs_main_thread;
-static int (*move_at_end)(void);
-static void (*stop_at_end)(void);
+static int thread_level;
+static const struct rpipe_at_end* calls_at_end;
 
 /* A request is a number with one library, a pointer with another. */
 union word {
@@ -33,12 +33,17 @@ static uint64_t bits_of(MPI_Request request) {
   return word.bits;
 }
 
-static int may_call(void) {
-  int is_main = 1;
-  if (needs_main_thread && !has_ended) {
-    MPI_Is_thread_main(&is_main);
+static int may_call(int expects_it) {
+  int may = 1;
+  if (has_ended) {
+    return 0;
   }
-  return !has_ended && is_main;
+  if (thread_level < MPI_THREAD_SERIALIZED) {
+    MPI_Is_thread_main(&may);
+  } else if (thread_level < MPI_THREAD_MULTIPLE) {
+    may = expects_it;
+  }
+  return may;
 }
 
 static int start_send(int rank, int tag, const void* from, size_t bytes, uint64_t* request) {
@@ -71,26 +76,37 @@ static void cancel(uint64_t* request) {
   *request = bits_of(cancelled);
 }
 
-static void at_end(int (*move)(void), void (*stop)(void)) {
-  move_at_end = move;
-  stop_at_end = stop;
-}
+static void at_end(const struct rpipe_at_end* calls) { calls_at_end = calls; }
 
-/* MPI_Finalize() begins by this, in all ranks: what was sent must be received by then, by ranks that have no pipes any more,
- * too. */
-static int finalize(MPI_Comm comm, int key, void* value, void* state) {
-  (void)comm, (void)key, (void)value, (void)state;
-  MPI_Request all_are_here;
-  int is_over = 0;
-  while (move_at_end != NULL && !move_at_end()) {
+static void receive_all(void) {
+  int ranks;
+  MPI_Comm_size(ours, &ranks);
+  uint64_t* const sent = calloc(2 * (size_t)ranks, sizeof *sent);
+  uint64_t* const expected = sent + ranks;
+  MPI_Request told;
+  int is_told = 0;
+  while (!calls_at_end->move(1)) {
   }
-  if (MPI_Ibarrier(ours, &all_are_here) == MPI_SUCCESS) {
-    while (!is_over && MPI_Test(&all_are_here, &is_over, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
-      (void)(move_at_end != NULL && move_at_end());
+  for (int rank = 0; rank < ranks; ++rank) {
+    sent[rank] = calls_at_end->sent_to(rank);
+  }
+  if (MPI_Ialltoall(sent, sizeof *sent, MPI_BYTE, expected, sizeof *sent, MPI_BYTE, ours, &told) == MPI_SUCCESS) {
+    while (!is_told && MPI_Test(&told, &is_told, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+      (void)calls_at_end->move(0); /* another rank may wait until what it has sent is received */
+    }
+    while (is_told && !calls_at_end->has_received(expected)) {
+      (void)calls_at_end->move(0);
     }
   }
-  if (stop_at_end != NULL) {
-    stop_at_end();
+  calls_at_end->stop();
+  free(sent);
+}
+
+/* MPI_Finalize() begins by this, in all ranks. */
+static int finalize(MPI_Comm comm, int key, void* value, void* state) {
+  (void)comm, (void)key, (void)value, (void)state;
+  if (calls_at_end != NULL) {
+    receive_all();
   }
   has_ended = 1;
   MPI_Comm_free(&ours);
@@ -105,16 +121,15 @@ static int copy_nothing(MPI_Comm comm, int key, void* state, void* value, void* 
 
 static int make_ours(void) {
   int key;
-  int level;
   if (has_ours) {
     return MPI_SUCCESS;
   }
   if (MPI_Comm_dup(MPI_COMM_WORLD, &ours) != MPI_SUCCESS || MPI_Comm_set_errhandler(ours, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
-      MPI_Query_thread(&level) != MPI_SUCCESS || MPI_Comm_create_keyval(copy_nothing, finalize, &key, NULL) != MPI_SUCCESS ||
+      MPI_Query_thread(&thread_level) != MPI_SUCCESS ||
+      MPI_Comm_create_keyval(copy_nothing, finalize, &key, NULL) != MPI_SUCCESS ||
       MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL) != MPI_SUCCESS) {
     return MPI_ERR_OTHER;
   }
-  needs_main_thread = level < MPI_THREAD_SERIALIZED;
   has_ours = 1;
   return MPI_SUCCESS;
 }

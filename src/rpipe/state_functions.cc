@@ -27,7 +27,11 @@ bool is_ready(const ::rpipe* pipe, bool to_write) {
 
 /// The first that is ready, from `first` on, around; -1 if there is none.
 int find_ready(const rpipe_t* pipes, const unsigned char* write, int count, int first) {
-  poll_mirrors();
+  const bool some_mirrored = std::any_of(pipes, pipes + count, [](const ::rpipe* pipe) {
+    const End* const end = end_of(pipe);
+    return end != nullptr && end->peer().is_mirrored;
+  });
+  poll_mirrors(some_mirrored);
   for (int step = 0; step < count; ++step) {
     const int each = (first + step) % count;
     if (is_ready(pipes[each], write != nullptr && write[each] != 0)) {
@@ -128,6 +132,9 @@ RPIPE_EXPORT int rpipe_read_state(rpipe_t pipe, rpipe_state* state) {
   }
   if (state == nullptr || state->size < sizeof *state) {
     return -EINVAL;
+  }
+  if (end->peer().is_mirrored) {
+    poll_mirrors(true);
   }
   const uint32_t size = state->size;
   *state = {};

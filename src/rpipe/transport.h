@@ -8,9 +8,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What is called when the transport is about to end (MPI_Finalize()), in all ranks: what was sent is received by then, by ranks
+ * that have no pipes any more, too. */
+struct rpipe_at_end {
+  /* Goes on with what is on its way; `sends`: with what waits to be sent, too. 1: all was sent. */
+  int (*move)(int sends);
+  /* How many frames were sent to the rank. */
+  uint64_t (*sent_to)(int rank);
+  /* Whether all came, of as many frames as each rank has sent here. */
+  int (*has_received)(const uint64_t* frames);
+  void (*stop)(void); /* NOLINT(modernize-redundant-void-arg): C */
+};
+
 struct rpipe_transport {
-  /* Whether this thread may call the others now: MPI may want its main thread, and ends. */
-  int (*may_call)(void); /* NOLINT(modernize-redundant-void-arg): C */
+  /* Whether this thread may call the others now: MPI may want its main thread, and ends. `expects_it`: the program has called a
+   * function on a pipe that goes this way; else it may be in MPI with another thread meanwhile. */
+  int (*may_call)(int expects_it);
   /* Begin to send and to receive: `bytes` up to 1 GiB, of exactly that length, or up to it for what is received. The memory is
    * the transport's until test() says that it is over. 0 or -EIO. */
   int (*send)(int rank, int tag, const void* from, size_t bytes, uint64_t* request);
@@ -19,9 +32,7 @@ struct rpipe_transport {
   int (*test)(uint64_t* request);
   /* Ends a receive that nothing came for. */
   void (*cancel)(uint64_t* request);
-  /* Has these called when the transport is about to end: move() until it says that all was sent, and on until all ranks have
-   * come so far; then stop(). */
-  void (*at_end)(int (*move)(void), void (*stop)(void)); /* NOLINT(modernize-redundant-void-arg): C */
+  void (*at_end)(const struct rpipe_at_end* calls);
 };
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "headroom/rpipe.h"
 
@@ -17,11 +18,19 @@ static void expect(int right, const char* what) {
   }
 }
 
-static rpipe_t pipe;
+static rpipe_t between;
 
 static void* send_from_another_thread(void* unused) {
   (void)unused;
-  expect(rpipe_send(pipe, "thread", 7, RPIPE_FOREVER) == 0, "a send of another thread");
+  expect(rpipe_send(between, "thread", 7, RPIPE_FOREVER) == 0, "a send of another thread");
+  return NULL;
+}
+
+static void* receive_in_another_thread(void* unused) {
+  char text[8];
+  (void)unused;
+  expect(rpipe_receive(between, text, sizeof text, NULL, RPIPE_FOREVER) == 0 && strcmp(text, "thread") == 0,
+         "a thread's message");
   return NULL;
 }
 
@@ -34,47 +43,65 @@ int main(int argc, char** argv) {
   raddr_t buffer;
 
   /* To itself there are no messages. */
-  expect(rpipe_open(&pipe, self, RPIPE_BOTH, &options) == -ENOTSUP, "a pipe to itself");
+  expect(rpipe_open(&between, self, RPIPE_BOTH, &options) == -ENOTSUP, "a pipe to itself");
 
   /* One end by messages, one through memory: both are told, whichever is first. */
   options.backend = self == 0 ? RPIPE_MPI : RPIPE_NODE;
-  expect(rpipe_open(&pipe, peer, RPIPE_BOTH, &options) == 0, "an open");
-  const int error = rpipe_alloc(pipe, 1, &buffer, RPIPE_FOREVER);
+  expect(rpipe_open(&between, peer, RPIPE_BOTH, &options) == 0, "an open");
+  const int error = rpipe_alloc(between, 1, &buffer, RPIPE_FOREVER);
   expect(error == -EPROTO, rpipe_error(error));
-  expect(strstr(rpipe_reason(pipe), "has RPIPE_MPI, the other has not") != NULL, rpipe_reason(pipe));
+  expect(strstr(rpipe_reason(between), "has RPIPE_MPI, the other has not") != NULL, rpipe_reason(between));
   MPI_Barrier(MPI_COMM_WORLD); /* who closes first must not be what the other one is told */
-  rpipe_close(pipe, RPIPE_NOWAIT);
+  rpipe_close(between, RPIPE_NOWAIT);
 
   /* MPI may want its main thread: what another one has written goes when that one waits. */
   options.backend = RPIPE_MPI;
   options.flags = RPIPE_THREADS;
   options.channel = 1;
-  expect(rpipe_open(&pipe, peer, RPIPE_BOTH, &options) == 0, "an open");
-  expect(rpipe_send(pipe, "main", 5, RPIPE_FOREVER) == 0, "a send");
+  expect(rpipe_open(&between, peer, RPIPE_BOTH, &options) == 0, "an open");
+  expect(rpipe_send(between, "main", 5, RPIPE_FOREVER) == 0, "a send");
   char text[8];
-  expect(rpipe_receive(pipe, text, sizeof text, NULL, RPIPE_FOREVER) == 0 && strcmp(text, "main") == 0, "a message");
+  expect(rpipe_receive(between, text, sizeof text, NULL, RPIPE_FOREVER) == 0 && strcmp(text, "main") == 0, "a message");
   pthread_t thread;
   expect(pthread_create(&thread, NULL, send_from_another_thread, NULL) == 0, "a thread");
-  expect(rpipe_receive(pipe, text, sizeof text, NULL, RPIPE_FOREVER) == 0 && strcmp(text, "thread") == 0, "a thread's message");
+  expect(rpipe_receive(between, text, sizeof text, NULL, RPIPE_FOREVER) == 0 && strcmp(text, "thread") == 0,
+         "a thread's message");
   pthread_join(thread, NULL);
-  const int closed = rpipe_close(pipe, RPIPE_FOREVER);
+  int closed = rpipe_close(between, RPIPE_FOREVER);
   expect(closed == 0, rpipe_error(closed));
+
+  /* What another thread reads last was read, for the writer that closes; and records are used again while threads close. */
+  for (int round = 0; round < 100; ++round) {
+    expect(rpipe_open(&between, peer, self == 0 ? RPIPE_WRITER : RPIPE_READER, &options) == 0, "an open");
+    if (self == 0) {
+      expect(rpipe_send(between, "thread", 7, RPIPE_FOREVER) == 0, "a send");
+      closed = rpipe_close(between, RPIPE_FOREVER);
+      expect(closed == 0, rpipe_error(closed));
+    } else {
+      int which;
+      expect(rpipe_wait_any(&between, NULL, 1, &which, RPIPE_FOREVER) == 0, "a wait");
+      expect(pthread_create(&thread, NULL, receive_in_another_thread, NULL) == 0, "a thread");
+      pthread_join(thread, NULL);
+      closed = rpipe_close(between, RPIPE_FOREVER);
+      expect(closed == 0, rpipe_error(closed));
+    }
+  }
 
   /* Rank 0 writes 200 MiB in all lengths, of which rank 1 reads one message. */
   options.flags = 0;
   options.channel = 2;
   options.heap_bytes = 256 << 20;
-  expect(rpipe_open(&pipe, peer, self == 0 ? RPIPE_WRITER : RPIPE_READER, &options) == 0, "an open");
+  expect(rpipe_open(&between, peer, self == 0 ? RPIPE_WRITER : RPIPE_READER, &options) == 0, "an open");
   if (self == 0) {
     char* const content = calloc(1, 5 << 20);
     for (int each = 0; each < 40; ++each) {
-      const int sent = rpipe_send(pipe, content, each % 4 == 0 ? 20 : (size_t)5 << 20, RPIPE_FOREVER);
+      const int sent = rpipe_send(between, content, each % 4 == 0 ? 20 : (size_t)5 << 20, RPIPE_FOREVER);
       expect(sent == 0 || sent == -EPIPE, rpipe_error(sent));
     }
     free(content);
   } else {
-    expect(rpipe_receive(pipe, text, 8, NULL, RPIPE_FOREVER) == -EMSGSIZE, "what is longer than there is room for");
-    expect(rpipe_read(pipe, &buffer, NULL, RPIPE_FOREVER) == 0 && rpipe_free(buffer) == 0, "the first message");
+    expect(rpipe_receive(between, text, 8, NULL, RPIPE_FOREVER) == -EMSGSIZE, "what is longer than there is room for");
+    expect(rpipe_read(between, &buffer, NULL, RPIPE_FOREVER) == 0 && rpipe_free(buffer) == 0, "the first message");
   }
   const int ended = rpipe_finalize(10000000000);
   expect(ended == 0, rpipe_error(ended));
@@ -82,12 +109,32 @@ int main(int argc, char** argv) {
   /* And pipes may begin anew. */
   expect(rpipe_init(&self, NULL) == 0, "rpipe_init again");
   options.channel = 0;
-  expect(rpipe_open(&pipe, peer, RPIPE_BOTH, &options) == 0, "an open");
-  expect(rpipe_send(pipe, "again", 6, RPIPE_FOREVER) == 0, "a send");
-  expect(rpipe_receive(pipe, text, sizeof text, NULL, RPIPE_FOREVER) == 0 && strcmp(text, "again") == 0, "a message");
+  expect(rpipe_open(&between, peer, RPIPE_BOTH, &options) == 0, "an open");
+  expect(rpipe_send(between, "again", 6, RPIPE_FOREVER) == 0, "a send");
+  expect(rpipe_receive(between, text, sizeof text, NULL, RPIPE_FOREVER) == 0 && strcmp(text, "again") == 0, "a message");
+  /* What was written before MPI_Finalize() is read after it, although the other rank comes to that much earlier. */
+  enum { kLate = 1000 };
+  static char long_one[1 << 20];
+  if (self == 0) {
+    memset(long_one, 7, sizeof long_one);
+    for (int each = 0; each < kLate; ++each) {
+      expect(rpipe_send(between, &each, sizeof each, RPIPE_FOREVER) == 0, "a late send");
+    }
+    expect(rpipe_send(between, long_one, sizeof long_one, RPIPE_FOREVER) == 0, "a late long send");
+  } else {
+    usleep(200000);
+  }
   MPI_Finalize();
-  expect(rpipe_read(pipe, &buffer, NULL, RPIPE_FOREVER) == -EPIPE, "a read after MPI's end");
-  expect(strstr(rpipe_reason(pipe), "MPI has ended") != NULL, rpipe_reason(pipe));
+  for (int each = 0; self == 1 && each < kLate; ++each) {
+    int number = -1;
+    expect(rpipe_receive(between, &number, sizeof number, NULL, RPIPE_FOREVER) == 0 && number == each, "a late message");
+  }
+  if (self == 1) {
+    expect(rpipe_receive(between, long_one, sizeof long_one, NULL, RPIPE_FOREVER) == 0, "a late long message");
+    expect(long_one[0] == 7 && memcmp(long_one, long_one + 1, sizeof long_one - 1) == 0, "its content");
+  }
+  expect(rpipe_read(between, &buffer, NULL, RPIPE_FOREVER) == -EPIPE, "a read after MPI's end");
+  expect(strstr(rpipe_reason(between), "MPI has ended") != NULL, rpipe_reason(between));
   expect(rpipe_finalize(RPIPE_FOREVER) == 0, "rpipe_finalize after MPI's");
   if (self == 0) {
     printf("right\n");
