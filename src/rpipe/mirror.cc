@@ -182,12 +182,13 @@ void tell_now_or_later(MirroredRecord& record) {
   }
 }
 
-/// Mirrors that were left while something was still coming into their memory.
-std::vector<std::unique_ptr<Mirrors>> left;
+/// Mirrors that were left while something was still coming into their memory. Never destroyed: at the end of a forked child
+/// that would give the parent's budget back.
+auto* left = new std::vector<std::unique_ptr<Mirrors>>;
 
 void forget_left() {
   if (messenger != nullptr && messenger->is_all_received()) {
-    left.clear();
+    left->clear();
   }
 }
 
@@ -226,6 +227,7 @@ void after_fork_in_child() {
   transport = nullptr;
   messenger = nullptr;
   now = nullptr;
+  left = new std::vector<std::unique_ptr<Mirrors>>;
 }
 
 void stop_at_end() {
@@ -287,7 +289,7 @@ bool end_mirrors() {
     send_what_waits();
     (void)messenger->move();
   }
-  left.emplace_back(now);
+  left->emplace_back(now);
   now = nullptr;
   forget_left();
   return messenger->is_all_sent();

@@ -97,7 +97,7 @@ def test_mpich_suite(library, folder, tmp_path):
     script = ROOT / "setup/mpich_tests.sh"
     subprocess.run([script, library.name, folder.split("/")[0]], check=True, timeout=900, env=environment())
     need("MPICH's tests")
-    listed = cases(BUILD / f"apps/mpich-tests/{library.name}/{folder}")[:: 1 if EVERY_VARIANT else 4]
+    listed = cases(BUILD / f"apps/mpich-tests/{library.name}/{folder}")[:: 1 if EVERY_VARIANT else 8]
     worse = {}
     passed = direct = 0
     for case in [case for case in listed if case.program.exists()]:

@@ -11,7 +11,7 @@ from conditions import need
 from conftest import DEBIAN, HEADROOM, WHEELS, Mpi, compile_program, headroom_run, plain_run
 from running_processes import running
 from slurm import Slurm
-from variants import every_second
+from variants import every_second, only_in_suites
 
 MIB = 1 << 20
 STORAGE = "/var/tmp"  # what jobs are told to take for temporary files differs from version to version
@@ -128,6 +128,7 @@ def test_a_signal_of_slurms_arrives_once(tracking, how, tmp_path):
     assert "headroom:   memory" in job.output
 
 
+@only_in_suites  # half a minute of waiting
 def test_time_limit(slurm, tmp_path):
     """Slurm looks at limits twice a minute, so the signal before the end comes within half a minute."""
     need("Slurm")

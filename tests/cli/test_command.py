@@ -466,6 +466,19 @@ def test_bench_rpipe(backend, tmp_path):
         assert f" {row['rpipe']:.2f} us {row['bare']:>10.2f} us {row['bare'] / row['rpipe']:>6.2f}" in done.stdout
 
 
+def test_bench_rpipe_of_many_ranks(tmp_path):
+    figures = tmp_path / "figures.json"
+    command = [HEADROOM, "bench", "rpipe", "--mpi", BUILD / "mpi/mpich", "--rounds", 1, "--writes", 300]
+    done = plain_run([*command, "--group", "random", "--group", "one-core", "--json", figures])
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(figures.read_text())
+    assert [row["ranks"] for row in rows] == [2, 4, 8, 16] * 6 + [2]
+    assert all(row["rpipe"] > 0 and row["least"] > 0 for row in rows)
+    for row in rows[1:4]:
+        growth = row["rpipe"] / rows[0]["rpipe"] / (row["least"] / rows[0]["least"])
+        assert abs(row["growth"] - growth) < 1e-9 and f"{growth:.2f}" in done.stdout
+
+
 @pytest.mark.parametrize("benchmark, group", [("messages", "pairs"), ("paging", "quick")])
 def test_benchmarks_without_a_launcher_are_refused(benchmark, group, tmp_path):
     """As where a library's headers and compiler are installed, and not its mpiexec."""

@@ -125,6 +125,15 @@ def test_heaps_are_as_large_as_the_budget_allows(mpi, mib, error, tmp_path):
     assert (run.status, run.output) == (0, f"{error}\n"), run.errors
 
 
+@pytest.mark.parametrize("mib, error", [(16, 0), (40, -errno.ENOMEM)])
+def test_what_comes_by_messages_counts_where_it_is_read(mpi, mib, error, tmp_path):
+    """The writer's heap fits in the budget, the reader's beside it does not: the reader is told."""
+    program = compiled(mpi, "pipe_of_much.c")
+    run = headroom_run([program, mib, "by-mpi"], tmp_path, before=mpi.command(2), memory="96M")
+    assert (run.status, run.output) == (0, f"{error}\n"), run.errors
+    assert ("rank 0: no memory is left here for what rank 1 (on " in run.errors) == (error != 0)
+
+
 def test_a_rank_that_dies_is_named(tmp_path):
     """The launcher that ends nobody is MPICH's."""
     mpi = WHEELS[0]

@@ -85,7 +85,7 @@ class PipeRanks : public ::testing::Test {
     }
   }
 
-  bool apart = false;
+  int nodes = 1;
   PipeJob* job = nullptr;
   int said_file = -1;
   pid_t processes[kMostPipeRanks] = {};
@@ -93,8 +93,7 @@ class PipeRanks : public ::testing::Test {
  private:
   struct Bootstrap {
     PipeJob* job;
-    int rank, count;
-    bool apart;
+    int rank, count, nodes;
   };
   static int gather(void* context, const void* mine, void* all, size_t bytes) {
     const auto& bootstrap = *static_cast<Bootstrap*>(context);
@@ -109,7 +108,7 @@ class PipeRanks : public ::testing::Test {
     for (int rank = 0; rank < bootstrap.count; ++rank) {
       auto* const card = static_cast<char*>(all) + static_cast<size_t>(rank) * bytes;
       memcpy(card, bootstrap.job->cards[rank], bytes);
-      if (bootstrap.apart && rank != bootstrap.rank) {
+      if (rank % bootstrap.nodes != bootstrap.rank % bootstrap.nodes) {
         reinterpret_cast<rpipe::Card*>(card)->node[0] = '?';
       }
     }
@@ -117,13 +116,13 @@ class PipeRanks : public ::testing::Test {
   }
   template <typename Work>
   void run(int self, int count, Work work, bool finalizes) {
-    Bootstrap context = {job, self, count, apart};
+    Bootstrap context = {job, self, count, nodes};
     TestTransport::begin(job->mail, self);
     const rpipe_bootstrap bootstrap = {sizeof bootstrap, self, count, gather, &context};
-    RANK_EXPECT((apart ? rpipe::begin(bootstrap, TestTransport::table()) : rpipe_init_with(&bootstrap)) == 0);
+    RANK_EXPECT((nodes > 1 ? rpipe::begin(bootstrap, TestTransport::table()) : rpipe_init_with(&bootstrap)) == 0);
     work(self);
     RANK_EXPECT(!finalizes || rpipe_finalize(RPIPE_FOREVER) == 0);
-    TestTransport::end(apart ? count : 0);
+    TestTransport::end(count);
     _exit(0);
   }
 };

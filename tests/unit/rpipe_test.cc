@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "rpipe/peers.h"
 #include "rpipe_ranks.h"
 
 namespace headroom::test {
@@ -66,7 +67,7 @@ class RpipeOn : public PipeRanks, public ::testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
     PipeRanks::SetUp();
-    apart = GetParam();
+    nodes = GetParam() ? kMostPipeRanks : 1;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Nodes, RpipeOn, ::testing::Bool(), [](const auto& each) { return each.param ? "several" : "one"; });
@@ -140,7 +141,7 @@ class RpipeWith : public PipeRanks, public ::testing::WithParamInterface<Case> {
 
 TEST_P(RpipeWith, ContentIsRightInBothDirections) {
   const Case& given = GetParam();
-  apart = given.apart;
+  nodes = given.apart ? kMostPipeRanks : 1;
   start(2, [&](int self) {
     const rpipe_options options = options_with(given.width, given.heap_bytes, given.policy, given.frees);
     rpipe_t to = nullptr;
@@ -195,45 +196,78 @@ TEST_P(RpipeOn, FullDuplexWhereBothWriteBeforeTheyRead) {
   expect_all_end_well(2);
 }
 
-TEST_P(RpipeOn, EveryRankToEveryRankAndToItself) {
-  constexpr int kRanks = 6;
-  start(kRanks, [](int self) {
-    rpipe_t to[kRanks];
-    rpipe_t from[kRanks];
-    rpipe_options options = options_with();
-    for (int peer = 0; peer < kRanks; ++peer) {  // the channel is the writer; to itself the second opening meets the first
-      options.channel = static_cast<uint32_t>(self);
-      RANK_EXPECT(rpipe_open(&to[peer], peer, RPIPE_WRITER, &options) == 0);
-      options.channel = static_cast<uint32_t>(peer);
-      RANK_EXPECT(rpipe_open(&from[peer], peer, RPIPE_READER, &options) == 0);
+constexpr int kEveryRank = 6;
+void exchange_with_every_rank(int self) {
+  rpipe_t to[kEveryRank];
+  rpipe_t from[kEveryRank];
+  rpipe_options options = options_with();
+  for (int peer = 0; peer < kEveryRank; ++peer) {  // the channel is the writer; to itself the second opening meets the first
+    options.channel = static_cast<uint32_t>(self);
+    RANK_EXPECT(rpipe_open(&to[peer], peer, RPIPE_WRITER, &options) == 0);
+    options.channel = static_cast<uint32_t>(peer);
+    RANK_EXPECT(rpipe_open(&from[peer], peer, RPIPE_READER, &options) == 0);
+  }
+  for (uint64_t round = 0; round < 50; ++round) {
+    for (int peer = 0; peer < kEveryRank; ++peer) {
+      const uint64_t words[] = {round, static_cast<uint64_t>(self)};
+      RANK_EXPECT(rpipe_send(to[peer], words, sizeof words, RPIPE_FOREVER) == 0);
     }
-    for (uint64_t round = 0; round < 50; ++round) {
-      for (int peer = 0; peer < kRanks; ++peer) {
-        const uint64_t words[] = {round, static_cast<uint64_t>(self)};
-        RANK_EXPECT(rpipe_send(to[peer], words, sizeof words, RPIPE_FOREVER) == 0);
-      }
-      std::vector<uint64_t> seen(kRanks);
-      for (int each = 0; each < kRanks; ++each) {
-        int which = -1;
-        std::vector<rpipe_t> open;
-        std::vector<int> peers;
-        for (int peer = 0; peer < kRanks; ++peer) {
-          if (seen[static_cast<size_t>(peer)] == 0) {
-            open.push_back(from[peer]);
-            peers.push_back(peer);
-          }
+    std::vector<uint64_t> seen(kEveryRank);
+    for (int each = 0; each < kEveryRank; ++each) {
+      int which = -1;
+      std::vector<rpipe_t> open;
+      std::vector<int> peers;
+      for (int peer = 0; peer < kEveryRank; ++peer) {
+        if (seen[static_cast<size_t>(peer)] == 0) {
+          open.push_back(from[peer]);
+          peers.push_back(peer);
         }
-        RANK_EXPECT(rpipe_wait_any(open.data(), nullptr, static_cast<int>(open.size()), &which, RPIPE_FOREVER) == 0);
-        const int peer = peers[static_cast<size_t>(which)];
-        uint64_t words[2] = {};
-        size_t bytes = 0;
-        RANK_EXPECT(rpipe_receive(from[peer], words, sizeof words, &bytes, RPIPE_NOWAIT) == 0);
-        RANK_EXPECT(bytes == sizeof words && words[0] == round && words[1] == static_cast<uint64_t>(peer));
-        ++seen[static_cast<size_t>(peer)];
       }
+      RANK_EXPECT(rpipe_wait_any(open.data(), nullptr, static_cast<int>(open.size()), &which, RPIPE_FOREVER) == 0);
+      const int peer = peers[static_cast<size_t>(which)];
+      uint64_t words[2] = {};
+      size_t bytes = 0;
+      RANK_EXPECT(rpipe_receive(from[peer], words, sizeof words, &bytes, RPIPE_NOWAIT) == 0);
+      RANK_EXPECT(bytes == sizeof words && words[0] == round && words[1] == static_cast<uint64_t>(peer));
+      ++seen[static_cast<size_t>(peer)];
     }
-  });
-  expect_all_end_well(kRanks);
+  }
+}
+
+TEST_P(RpipeOn, EveryRankToEveryRankAndToItself) {
+  start(kEveryRank, exchange_with_every_rank);
+  expect_all_end_well(kEveryRank);
+}
+
+TEST_F(Rpipe, EveryRankToEveryRankOnTwoNodes) {
+  nodes = 2;
+  start(kEveryRank, exchange_with_every_rank);
+  expect_all_end_well(kEveryRank);
+}
+
+TEST_F(Rpipe, WhereMessagesFailThePeerIsGone) {
+  nodes = 2;
+  start(
+      2,
+      [](int self) {
+        rpipe_t pipe = nullptr;
+        RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
+        RANK_EXPECT(rpipe_send(pipe, "here", 5, RPIPE_FOREVER) == 0);
+        char text[8] = {};
+        RANK_EXPECT(rpipe_receive(pipe, text, sizeof text, nullptr, RPIPE_FOREVER) == 0 && strcmp(text, "here") == 0);
+        if (self == 1) {
+          return;
+        }
+        TestTransport::fail();
+        int error = 0;
+        while ((error = rpipe_send(pipe, "gone", 5, RPIPE_FOREVER)) == 0) {
+        }
+        RANK_EXPECT(error == -EPIPE);
+        RANK_EXPECT(strstr(rpipe_reason(pipe), "cannot be reached any more: MPI has ended, or failed") != nullptr);
+        RANK_EXPECT(rpipe_close(pipe, RPIPE_FOREVER) == -EPIPE);
+      },
+      false);
+  expect_all_end_well(2);
 }
 
 TEST_P(RpipeOn, ErrorsAreValues) {
@@ -481,7 +515,8 @@ TEST_P(RpipeOn, TwoThatCloseWithSomethingUnreadBothWaysAreTold) {
 TEST_P(RpipeOn, RecordsOfPipesThatNeverMetAreUsedAgain) {
   start(2, [](int self) {
     rpipe_t pipe = nullptr;
-    for (int round = 0; round < 70'000; ++round) {  // more than a process may have at a time
+    const int rounds = rpipe::peer_of(1 - self).is_on_node ? 70'000 : 5000;  // on a node more than a process may have at a time
+    for (int round = 0; round < rounds; ++round) {
       RANK_EXPECT(rpipe_open(&pipe, 1 - self, self == 0 ? RPIPE_WRITER : RPIPE_READER, nullptr) == 0);
       RANK_EXPECT(rpipe_close(pipe, RPIPE_NOWAIT) == 0);
       if (round % 1000 == 0) {  // and now and then both wait for each other

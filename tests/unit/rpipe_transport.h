@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -60,6 +61,8 @@ class TestTransport {
     static const rpipe_transport transport = {may_call, send, receive, test, cancel, at_end};
     return &transport;
   }
+  /// From now on nothing can be sent.
+  static void fail() { fails = true; }
   /// As MPI_Finalize() does.
   static void end(int ranks) {
     if (calls == nullptr) {
@@ -96,6 +99,9 @@ class TestTransport {
 
   static int may_call(int /*expects_it*/) { return 1; }
   static int send(int rank, int tag, const void* from, size_t bytes, uint64_t* request) {
+    if (fails) {
+      return -EIO;
+    }
     return add({rank, tag, true}, {0, const_cast<char*>(static_cast<const char*>(from)), bytes, bytes, 0, false}, request);
   }
   static int receive(int rank, int tag, void* into, size_t bytes, uint64_t* request) {
@@ -145,6 +151,7 @@ class TestTransport {
 
   static inline Mail* box = nullptr;
   static inline int own = 0;
+  static inline bool fails = false;
   static inline std::map<Queue, std::deque<Message>> queues;
   static inline std::map<uint64_t, Queue> pending;
   static inline const rpipe_at_end* calls = nullptr;

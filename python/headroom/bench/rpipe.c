@@ -268,7 +268,7 @@ static MPI_Win make_window(void) {
   return window;
 }
 
-/* usage: rpipe LARGEST_BYTES SECONDS_A_FIGURE */
+/* usage: rpipe LARGEST_BYTES SECONDS_A_FIGURE BACKEND */
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int ranks = 0;

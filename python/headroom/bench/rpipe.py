@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import click
 
+from headroom.bench import rpipe_many
 from headroom.bench.messages import Figures, medians, size_name
 from headroom.bench.programs import FOLDER, OUTPUT, compile_program, default_prefix, launcher_of, output_of, write_figures
 from headroom.rank import check_output, library_path
@@ -20,6 +21,7 @@ from headroom.rank import check_output, library_path
 SOURCE = Path(__file__).parent / "rpipe.c"
 WINDOWS = ("fence", "pscw", "lock", "flush")
 MOST_BYTES = 64 << 20
+GROUPS = ("handing", "random", "one-core")
 BACKENDS = ("memory", "mpi")  # RPIPE_NODE and RPIPE_MPI less 1
 
 
@@ -87,27 +89,41 @@ def show(rows: list[Row]) -> None:
 
 @click.command(short_help="Pipes between ranks, and the ways of MPI.")
 @click.option("--mpi", "prefixes", multiple=True, type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
+@click.option("--group", "groups", multiple=True, type=click.Choice(GROUPS), help="what is measured (default: handing)")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="how often each side runs")
 @click.option("--largest", default=MOST_BYTES, show_default=True, type=click.IntRange(1, MOST_BYTES), help="bytes of a message")
 @click.option("--seconds", default=0.2, show_default=True, type=click.FloatRange(min=0.001), help="for each figure of a run")
-@click.option("--backend", default="memory", show_default=True, type=click.Choice(BACKENDS), help="which way the pipes go")
+@click.option("--writes", default=20000, show_default=True, type=click.IntRange(min=8), help="of each rank, at random")
+@click.option("--backend", default="memory", show_default=True, type=click.Choice(BACKENDS), help="which way they go (handing)")
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
-def rpipe(prefixes, rounds, largest, seconds, backend, json_file) -> None:
+def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file) -> None:
     """Handing a message over by a pipe (docs/rpipe.md), by messages and by windows of MPI, between two ranks of a node.
 
     Pipes to other nodes go by messages of MPI: what that costs on one node is measured with --backend mpi.
 
     "bare" is a copy to one place that both have, and a flag: the least that the machine takes. "copied in": the content is
     elsewhere. "handed over": it was built in place before. "filled, read": it is built, handed over, and read.
+
+    The group "random": 2 to 16 ranks that write to each other at random; "growth": how much longer a write takes with more
+    ranks, as a multiple of what it does through places in memory. "one-core": two ranks on one processor.
     """
-    rows: list[Row] = []
+    rows: list = []
     if json_file:
         check_output(json_file, "--json")
     with tempfile.TemporaryDirectory() as folder:
         for prefix in prefixes or [default_prefix()]:
-            program = compile_program(prefix.absolute(), SOURCE, Path(folder), link_options())
-            found = measure(prefix.absolute(), program, rounds, [largest, seconds, BACKENDS.index(backend) + 1])
-            show(found)
-            rows += found
-            if json_file:
-                write_figures(json_file, rows)
+            for group in groups or GROUPS[:1]:
+                source = SOURCE if group == "handing" else rpipe_many.SOURCE
+                program = compile_program(prefix.absolute(), source, Path(folder), link_options())
+                if group == "handing":
+                    found = measure(prefix.absolute(), program, rounds, [largest, seconds, BACKENDS.index(backend) + 1])
+                    show(found)
+                elif group == "random":
+                    found = rpipe_many.measure_random(prefix.absolute(), program, rounds, writes)
+                    rpipe_many.show(found)
+                else:
+                    found = rpipe_many.measure_one_core(prefix.absolute(), program, rounds)
+                    rpipe_many.show(found)
+                rows += found
+                if json_file:
+                    write_figures(json_file, rows)
