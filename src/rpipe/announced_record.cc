@@ -1,3 +1,4 @@
+// See announced_record.h.
 #include "rpipe/announced_record.h"
 
 #include <algorithm>

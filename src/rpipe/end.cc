@@ -1,3 +1,4 @@
+// See end.h.
 #include "rpipe/end.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// See find_mpi.h.
 #include "rpipe/find_mpi.h"
 
 #include <dlfcn.h>

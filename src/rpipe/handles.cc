@@ -1,3 +1,4 @@
+// See handles.h.
 #include "rpipe/handles.h"
 
 #include <atomic>

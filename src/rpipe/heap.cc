@@ -1,3 +1,4 @@
+// See heap.h.
 #include "rpipe/heap.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// See host.h.
 #include "rpipe/host.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// See memory_file.h.
 #include "rpipe/memory_file.h"
 
 #include <fcntl.h>

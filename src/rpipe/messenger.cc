@@ -1,3 +1,4 @@
+// See messenger.h.
 #include "rpipe/messenger.h"
 
 #include <algorithm>
@@ -17,10 +18,10 @@ constexpr int kContentTag = 2;
 constexpr uint64_t kSlotBytes = kFrameBytes + kContentWithFrame;
 constexpr uint64_t kSmallSlotBytes = 128;  // of frames with little content, which are most
 constexpr uint64_t kSlotsAtOnce = 64;
-constexpr int kMostNotOver = 8;                      // sends that are looked at: they are over in their order, more or less
-constexpr size_t kPosted = 16;                       // receives for frames of each rank
-constexpr uint64_t kMostAtOnce = uint64_t{1} << 30;  // bytes of a message: MPI counts with an int
-constexpr int kMostFramesAtOnce = 64;                // of one rank, before others are looked after
+constexpr int kMostNotOver = 8;             // sends that are looked at: they are over in their order, more or less
+constexpr size_t kPosted = 16;              // receives for frames of each rank
+constexpr uint64_t kMostAtOnce = 16 << 20;  // bytes of a message: MPI counts with an int
+constexpr int kMostFramesAtOnce = 64;       // of one rank, before others are looked after
 
 }  // namespace
 
@@ -48,7 +49,7 @@ char* Messenger::take_slot(uint64_t bytes) {
 
 void Messenger::fail(int rank) {
   heard_[rank].is_broken = true;
-  handler_->handle_failure(rank);
+  handler_.handle_failure(rank);
 }
 
 // ---- sending -------------------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ uint64_t Messenger::received_from(int rank) const {
 }
 
 void Messenger::receive_content(int rank, const Frame& frame) {
-  char* into = handler_->handle_frame(rank, frame, nullptr);
+  char* into = handler_.handle_frame(rank, frame, nullptr);
   Content content = {rank, frame, {}, nullptr, false};
   if (into == nullptr) {
     into = content.dropped = static_cast<char*>(base::reserve_memory(frame.content));
@@ -190,7 +191,7 @@ bool Messenger::hear_one(int rank, Heard& heard) {
   if (frame.content > kContentWithFrame) {
     receive_content(rank, frame);
   } else {
-    (void)handler_->handle_frame(rank, frame, slot + kFrameBytes);
+    (void)handler_.handle_frame(rank, frame, slot + kFrameBytes);
   }
   if (post(rank, heard, heard.next) != 0) {
     fail(rank);
@@ -199,8 +200,7 @@ bool Messenger::hear_one(int rank, Heard& heard) {
   return true;
 }
 
-bool Messenger::move_contents() {
-  bool some = false;
+void Messenger::move_contents() {
   for (size_t each = 0; each < contents_.size();) {
     Content& content = contents_[each];
     std::erase_if(content.requests, [&](uint64_t& request) {
@@ -215,24 +215,20 @@ bool Messenger::move_contents() {
     if (content.has_failed) {
       fail(content.rank);
     } else if (content.dropped == nullptr) {
-      handler_->handle_content(content.rank, content.frame);
+      handler_.handle_content(content.rank, content.frame);
     }
     base::give_back_memory(content.dropped, content.frame.content);
     contents_.erase(contents_.begin() + static_cast<ptrdiff_t>(each));
-    some = true;
   }
-  return some;
 }
 
-bool Messenger::move() {
-  bool some = false;
+void Messenger::move() {
   move_sends();
   for (auto& [rank, heard] : heard_) {
     for (int frames = 0; frames < kMostFramesAtOnce && hear_one(rank, heard); ++frames) {
-      some = true;
     }
   }
-  return move_contents() || some;
+  move_contents();
 }
 
 void Messenger::stop() {

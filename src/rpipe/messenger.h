@@ -36,21 +36,20 @@ class FrameHandler {
 
 class Messenger {
  public:
-  Messenger(const rpipe_transport& transport, FrameHandler& handler) : transport_(transport), handler_(&handler) {}
+  Messenger(const rpipe_transport& transport, FrameHandler& handler) : transport_(transport), handler_(handler) {}
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
   [[nodiscard]] bool may_call(bool expects_it) const { return transport_.may_call(expects_it ? 1 : 0) != 0; }
   /// False if the system has no memory.
   bool open() { return memory_.open(); }
-  void set_handler(FrameHandler& handler) { handler_ = &handler; }
 
   /// From now on; asked again, nothing. -ENOMEM.
   int hear(int rank);
   /// `content` stays where it is until nothing is on its way.
   int send(int rank, const Frame& frame, const char* content);
-  /// Goes on with all that is on its way; true if something came.
-  bool move();
+  /// Goes on with all that is on its way.
+  void move();
   [[nodiscard]] bool is_all_sent() const { return sends_.empty(); }
   /// Whether content of this record is being sent from where it lies.
   [[nodiscard]] bool is_sending_content_of(uint32_t record) const;
@@ -90,12 +89,12 @@ class Messenger {
   int post(int rank, Heard& heard, size_t each);
   bool hear_one(int rank, Heard& heard);
   void receive_content(int rank, const Frame& frame);
-  bool move_contents();
+  void move_contents();
   void move_sends();
   void fail(int rank);
 
   const rpipe_transport& transport_;
-  FrameHandler* handler_;
+  FrameHandler& handler_;
   MemoryFile memory_;
   std::vector<char*> free_slots_;
   std::vector<char*> free_small_slots_;

@@ -1,3 +1,4 @@
+// See mirror.h.
 #include "rpipe/mirror.h"
 
 #include <pthread.h>
@@ -197,7 +198,7 @@ int move_at_end(int sends) {
   if (now != nullptr && sends != 0) {
     send_what_waits();
   }
-  (void)messenger->move();
+  messenger->move();
   return messenger->is_all_sent() ? 1 : 0;
 }
 
@@ -287,7 +288,7 @@ bool end_mirrors() {
   has_mirrors.store(false, std::memory_order_relaxed);
   if (messenger->may_call(true)) {
     send_what_waits();
-    (void)messenger->move();
+    messenger->move();
   }
   left->emplace_back(now);
   now = nullptr;
@@ -357,7 +358,7 @@ void move_mirrors(bool expects_it) {
   }
   if (now != nullptr && messenger->may_call(expects_it)) {
     send_what_waits();
-    (void)messenger->move();
+    messenger->move();
   }
   lock.unlock();
 }

@@ -1,18 +1,15 @@
+// See mirrored_record.h.
 #include "rpipe/mirrored_record.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "rpipe/host.h"
+#include "rpipe/counted_memory.h"
 #include "rpipe/records.h"
 
 namespace headroom::rpipe {
 
-MirroredRecord::~MirroredRecord() {
-  if (host() != nullptr && heap_bytes_ > 0) {
-    host()->give_back(heap_bytes_);
-  }
-}
+MirroredRecord::~MirroredRecord() { give_back_counted(heap_bytes_); }
 
 void MirroredRecord::open(const Frame& frame) {
   release_memory();
@@ -57,14 +54,7 @@ bool MirroredRecord::clear_mark(uint32_t buffer) {
 }
 
 bool MirroredRecord::grow_heap(uint64_t bytes) {
-  const uint64_t more = bytes - heap_bytes_;
-  if (host() != nullptr && !host()->take(more)) {
-    return false;
-  }
-  if (memory_.populate(heap_, heap_bytes_, more) != 0) {
-    if (host() != nullptr) {
-      host()->give_back(more);
-    }
+  if (populate_counted(memory_, heap_, heap_bytes_, bytes - heap_bytes_) != 0) {
     return false;
   }
   heap_bytes_ = bytes;
@@ -131,8 +121,10 @@ char* MirroredRecord::put(const Frame& frame, const char* content) {
   bool fits = kind == Notice::kNextRing || clear_mark(frame.notice.buffer);
   if (fits && kind == Notice::kInline) {
     fits = frame.content <= kInlineBytes && content != nullptr;
-    line.inline_bytes = static_cast<uint8_t>(frame.content);
-    memcpy(line.content, content, fits ? frame.content : 0);
+    if (fits) {
+      line.inline_bytes = static_cast<uint8_t>(frame.content);
+      memcpy(line.content, content, frame.content);
+    }
   } else if (fits && kind == Notice::kHeap) {
     into = place_in_heap(frame);
     line.heap = {frame.notice.place, frame.content};
@@ -223,9 +215,7 @@ void MirroredRecord::release_memory() {
     }
     *piece = {};
   }
-  if (host() != nullptr && heap_bytes_ > 0) {
-    host()->give_back(heap_bytes_);
-  }
+  give_back_counted(heap_bytes_);
   heap_bytes_ = 0;
   lines_ = nullptr;
 }

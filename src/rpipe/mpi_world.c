@@ -82,6 +82,10 @@ static void receive_all(void) {
   int ranks;
   MPI_Comm_size(ours, &ranks);
   uint64_t* const sent = calloc(2 * (size_t)ranks, sizeof *sent);
+  if (sent == NULL) {
+    MPI_Abort(ours, 1); /* who does not take part leaves the others waiting */
+    return;
+  }
   uint64_t* const expected = sent + ranks;
   MPI_Request told;
   int is_told = 0;

@@ -1,3 +1,4 @@
+// See peers.h.
 #include "rpipe/peers.h"
 
 #include <fcntl.h>

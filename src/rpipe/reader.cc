@@ -1,3 +1,4 @@
+// See reader.h.
 #include "rpipe/reader.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// See records.h.
 #include "rpipe/records.h"
 
 #include <cstring>

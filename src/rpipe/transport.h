@@ -24,8 +24,8 @@ struct rpipe_transport {
   /* Whether this thread may call the others now: MPI may want its main thread, and ends. `expects_it`: the program has called a
    * function on a pipe that goes this way; else it may be in MPI with another thread meanwhile. */
   int (*may_call)(int expects_it);
-  /* Begin to send and to receive: `bytes` up to 1 GiB, of exactly that length, or up to it for what is received. The memory is
-   * the transport's until test() says that it is over. 0 or -EIO. */
+  /* Begin to send and to receive: `bytes` fit in an int, of exactly that length, or up to it for what is received. The memory
+   * is the transport's until test() says that it is over. 0 or -EIO. */
   int (*send)(int rank, int tag, const void* from, size_t bytes, uint64_t* request);
   int (*receive)(int rank, int tag, void* into, size_t bytes, uint64_t* request);
   /* 1: it is over, or was before; 0: not yet; -EIO. */

@@ -1,3 +1,4 @@
+// See waiting.h.
 #include "rpipe/waiting.h"
 
 #include <sched.h>

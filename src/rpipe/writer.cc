@@ -1,10 +1,11 @@
+// See writer.h.
 #include "rpipe/writer.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "rpipe/host.h"
+#include "rpipe/counted_memory.h"
 
 namespace headroom::rpipe {
 
@@ -23,9 +24,7 @@ constexpr uint16_t kGenerations = 0x7ff;  // as many bits as an address has for 
 }  // namespace
 
 Writer::~Writer() {
-  if (host() != nullptr && heap_.units() > 0) {
-    host()->give_back(heap_.units() * kUnitBytes);
-  }
+  give_back_counted(heap_.units() * kUnitBytes);
   base::give_back_memory(buffers_, kMostBuffers * sizeof(Buffer));
   base::give_back_memory(small_, kMostBuffers * kUnitBytes);
   base::give_back_memory(free_numbers_, kMostBuffers * sizeof(uint16_t));
@@ -221,13 +220,7 @@ int Writer::grow_heap(uint32_t units, bool may_grow) {
   if (next <= now || (!may_grow && next > kEasyHeapBytes && heap_.used_units() > 0)) {
     return -EAGAIN;
   }
-  if (host() != nullptr && !host()->take(next - now)) {
-    return -ENOMEM;
-  }
-  if (const int error = file_->populate(heap_piece_, now, next - now)) {
-    if (host() != nullptr) {
-      host()->give_back(next - now);
-    }
+  if (const int error = populate_counted(*file_, heap_piece_, now, next - now)) {
     return error;
   }
   heap_.grow(static_cast<uint32_t>(next / kUnitBytes));

@@ -10,23 +10,17 @@
  * bare: the same content at one fixed place that both have, and a flag; up to 48 bytes in the flag's own cache line. No
  * allocation, no order, nothing that keeps the content until it was read: the least that the machine takes. */
 #define _GNU_SOURCE
-#include <fcntl.h>
-#include <mpi.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "headroom/rpipe.h"
+#include "rpipe_ranks.h"
 
 enum { kMostBytes = 64 << 20, kMostBatches = 400, kWays = 7 };
 enum what { kCopied, kHandedOver, kFilled, kWhats };
 static const char* const what_names[] = {"copied in", "handed over", "filled, read"};
 static const size_t sizes[] = {1, 8, 48, 64, 256, 1024, 4096, 16384, 65536, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
 
-static int self, peer;
+static int peer;
 static char *content, *arrived;
 static uint64_t sink;
 
@@ -46,13 +40,6 @@ static void add_up(const char* at, size_t bytes) {
     sink += (unsigned char)at[each];
   }
 }
-static void check(int error, const char* call) {
-  if (error != 0) {
-    fprintf(stderr, "rank %d: %s: %s\n", self, call, rpipe_error(error));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-}
-
 /* ---- the ways: one message from rank `from` to the other ---- */
 
 static rpipe_t both;
@@ -238,30 +225,6 @@ static void measure(enum what what, size_t bytes, double seconds) {
   fflush(stdout);
 }
 
-static void make_bares(void) {
-  char name[64] = "/dev/shm/rpipe-bench-XXXXXX";
-  int file = -1;
-  if (self == 0) {
-    file = mkstemp(name);
-    if (file < 0 || ftruncate(file, 2 * sizeof(struct bare)) != 0) {
-      fprintf(stderr, "cannot make a file in /dev/shm\n");
-      MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-  }
-  MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
-  if (self != 0) {
-    file = open(name, O_RDWR);
-  }
-  bares = mmap(NULL, 2 * sizeof(struct bare), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (self == 0) {
-    unlink(name);
-  }
-  if (bares == MAP_FAILED) {
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-}
-
 static MPI_Win make_window(void) {
   MPI_Win window;
   MPI_Win_create(windows, kMostBytes + 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
@@ -286,7 +249,7 @@ int main(int argc, char** argv) {
   memset(arrived, 1, kMostBytes);
   memset(windows, 0, kMostBytes + 4096);
   flags = windows + kMostBytes;
-  make_bares();
+  bares = shared_memory(2 * sizeof(struct bare));
   struct rpipe_options options = {.size = sizeof options, .heap_bytes = 2 * (uint64_t)kMostBytes};
   options.backend = (uint32_t)atoi(argv[3]);
   check(rpipe_open(&both, peer, RPIPE_BOTH, &options), "rpipe_open");

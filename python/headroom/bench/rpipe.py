@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parent / "rpipe.c"
 WINDOWS = ("fence", "pscw", "lock", "flush")
 MOST_BYTES = 64 << 20
 GROUPS = ("handing", "random", "one-core")
-BACKENDS = ("memory", "mpi")  # RPIPE_NODE and RPIPE_MPI less 1
+BACKENDS = {"memory": 1, "mpi": 2}  # RPIPE_NODE, RPIPE_MPI
 
 
 class Row(NamedTuple):
@@ -94,7 +94,7 @@ def show(rows: list[Row]) -> None:
 @click.option("--largest", default=MOST_BYTES, show_default=True, type=click.IntRange(1, MOST_BYTES), help="bytes of a message")
 @click.option("--seconds", default=0.2, show_default=True, type=click.FloatRange(min=0.001), help="for each figure of a run")
 @click.option("--writes", default=20000, show_default=True, type=click.IntRange(min=8), help="of each rank, at random")
-@click.option("--backend", default="memory", show_default=True, type=click.Choice(BACKENDS), help="which way they go (handing)")
+@click.option("--backend", default="memory", show_default=True, type=click.Choice(list(BACKENDS)), help="of handing")
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
 def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file) -> None:
     """Handing a message over by a pipe (docs/rpipe.md), by messages and by windows of MPI, between two ranks of a node.
@@ -116,7 +116,7 @@ def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file
                 source = SOURCE if group == "handing" else rpipe_many.SOURCE
                 program = compile_program(prefix.absolute(), source, Path(folder), link_options())
                 if group == "handing":
-                    found = measure(prefix.absolute(), program, rounds, [largest, seconds, BACKENDS.index(backend) + 1])
+                    found = measure(prefix.absolute(), program, rounds, [largest, seconds, BACKENDS[backend]])
                     show(found)
                 elif group == "random":
                     found = rpipe_many.measure_random(prefix.absolute(), program, rounds, writes)

@@ -11,35 +11,22 @@
  * futex: a word that all have, and the kernel's sleep and wake. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <mpi.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include "headroom/rpipe.h"
+#include "rpipe_ranks.h"
 
 enum { kRounds = 7, kMostRanks = 64, kWritesPerLook = 8, kPairBytes = 256 << 10, kRoundTrips = 2000 };
 
-static int self, ranks;
+static int ranks;
 static uint64_t sink;
 static size_t bytes, writes;
 static int bound;
 static char content[8192];
-
-static void check(int error, const char* call) {
-  if (error != 0) {
-    fprintf(stderr, "rank %d: %s: %s\n", self, call, rpipe_error(error));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-}
 
 static void add_up(const char* at) {
   for (size_t each = 0; each + 8 <= bytes; each += 8) {
@@ -47,29 +34,6 @@ static void add_up(const char* at) {
     memcpy(&word, at + each, sizeof word);
     sink += word;
   }
-}
-
-static void* shared_memory(size_t size) {
-  char name[64] = "/dev/shm/rpipe-bench-XXXXXX";
-  int file = -1;
-  if (self == 0) {
-    file = mkstemp(name);
-    if (file < 0 || ftruncate(file, (off_t)size) != 0) {
-      fprintf(stderr, "cannot make a file in /dev/shm\n");
-      MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-  }
-  MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
-  file = self == 0 ? file : open(name, O_RDWR);
-  void* const at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (self == 0) {
-    unlink(name);
-  }
-  if (at == MAP_FAILED) {
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  return at;
 }
 
 /* ---- ways to write and to read, which never wait: 1 if it was done ---- */
