@@ -93,7 +93,7 @@ def show(rows: list[Row]) -> None:
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="how often each side runs")
 @click.option("--largest", default=MOST_BYTES, show_default=True, type=click.IntRange(1, MOST_BYTES), help="bytes of a message")
 @click.option("--seconds", default=0.2, show_default=True, type=click.FloatRange(min=0.001), help="for each figure of a run")
-@click.option("--writes", default=20000, show_default=True, type=click.IntRange(min=8), help="of each rank, at random")
+@click.option("--writes", default=200000, show_default=True, type=click.IntRange(min=8), help="of each rank, at random")
 @click.option("--backend", default="memory", show_default=True, type=click.Choice(list(BACKENDS)), help="of handing")
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
 def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file) -> None:

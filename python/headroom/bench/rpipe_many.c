@@ -20,7 +20,7 @@
 
 #include "rpipe_ranks.h"
 
-enum { kRounds = 7, kMostRanks = 64, kWritesPerLook = 8, kPairBytes = 256 << 10, kRoundTrips = 2000 };
+enum { kRounds = 7, kMostRanks = 64, kWritesPerLook = 8, kPairBytes = 256 << 10, kRoundTrips = 40000 };
 
 static int ranks;
 static uint64_t sink;
