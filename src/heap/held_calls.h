@@ -74,17 +74,31 @@ inline std::atomic<size_t> held_by_calls{0};
 /// rest.
 inline constexpr size_t kMostWhileWaiting = 1 << 20;
 
-/// How much one more call may hold: all calls' together are what one may; but a datagram, which must go as a whole, fits into
-/// any, and so does a block.
-inline size_t holdable_now() {
+/// How much one more call may hold beside others' calls, which hold so much: all calls' together are what one may; but a
+/// datagram, which must go as a whole, fits into any, and so does a block.
+inline size_t holdable_beside(size_t others) {
   const size_t most = largest_hold();
-  const size_t others = pager::is_forked_child() ? 0 : held_by_calls.load(std::memory_order_relaxed);
-  const size_t free = others < most ? (most - others) / arena::kBlockBytes * arena::kBlockBytes : 0;  // direct I/O is aligned
+  const size_t used = pager::is_forked_child() ? 0 : others;
+  const size_t free = used < most ? (most - used) / arena::kBlockBytes * arena::kBlockBytes : 0;  // direct I/O is aligned
   return std::max(free, arena::kBlockBytes);
 }
+/// That much, until another call begins.
+inline size_t holdable_now() { return holdable_beside(held_by_calls.load(std::memory_order_relaxed)); }
 
 /// Whether buffers that keep so much in memory may be held together: each hold may have a block more than it fills.
-inline bool may_hold(size_t bytes) { return bytes <= holdable_now() + arena::kBlockBytes; }
+inline bool may_hold_beside(size_t bytes, size_t others) { return bytes <= holdable_beside(others) + arena::kBlockBytes; }
+inline bool may_hold(size_t bytes) { return may_hold_beside(bytes, held_by_calls.load(std::memory_order_relaxed)); }
+
+/// Counts what one more call holds, if it may: between a look and the counting another call could begin.
+inline bool try_count_held(size_t bytes) {
+  size_t others = held_by_calls.load(std::memory_order_relaxed);
+  do {
+    if (!may_hold_beside(bytes, others)) {
+      return false;
+    }
+  } while (!held_by_calls.compare_exchange_weak(others, others + bytes, std::memory_order_relaxed));
+  return true;
+}
 
 /// What holds of several buffers keep in memory together, in bytes: blocks as a whole, and one that a buffer shares with the
 /// buffer before it once.
@@ -118,12 +132,20 @@ inline size_t held_bytes(const iovec* vectors, size_t count) {
 /// Holds the vectors' buffers for one call. Ends with its scope in any case: a thread may be cancelled in a call that waits.
 class VectorHold {
  public:
-  VectorHold(const iovec* vectors, size_t count, bool write)
+  /// kIfItMay: not unless they may be held together now; holds_all() says whether they are.
+  enum class When { kAlways, kIfItMay };
+  VectorHold(const iovec* vectors, size_t count, bool write, When when = When::kAlways)
       : vectors_(vectors), count_(count), bytes_(held_bytes(vectors, count)), write_(write) {
     if (bytes_ == 0) {
       return;  // nearly always
     }
-    held_by_calls.fetch_add(bytes_, std::memory_order_relaxed);
+    if (when == When::kAlways) {
+      held_by_calls.fetch_add(bytes_, std::memory_order_relaxed);
+    } else if (!try_count_held(bytes_)) {
+      bytes_ = 0;
+      holds_all_ = false;
+      return;
+    }
     for (size_t index = 0; index < count_; ++index) {
       if (is_ours(vectors_[index].iov_base, vectors_[index].iov_len)) {
         hold(vectors_[index].iov_base, vectors_[index].iov_len, write_);
@@ -146,11 +168,14 @@ class VectorHold {
   VectorHold(const VectorHold&) = delete;
   VectorHold& operator=(const VectorHold&) = delete;
 
+  [[nodiscard]] bool holds_all() const { return holds_all_; }
+
  private:
   const iovec* vectors_;
   size_t count_;
   size_t bytes_;
   bool write_;
+  bool holds_all_ = true;
 };
 
 /// Transfers a buffer in pieces that may be held. A piece that comes back short ends it, as a short transfer would, and so does

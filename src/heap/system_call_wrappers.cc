@@ -106,6 +106,16 @@ size_t bytes_of(const iovec* vectors, int count) {
   return bytes;
 }
 
+/// One call with all of the vectors, if those in evictable memory may be held together now. False: nothing was done.
+template <typename Whole>
+bool try_whole(const iovec* vectors, int count, bool kernel_writes, Whole whole, ssize_t& result) {
+  const VectorHold held(vectors, static_cast<size_t>(count), kernel_writes, VectorHold::When::kIfItMay);
+  if (held.holds_all()) {
+    result = whole(vectors, count);
+  }
+  return held.holds_all();
+}
+
 /// readv and writev: one call if the buffers in evictable memory may be held together or are small, else vector by vector.
 template <typename Whole, typename Single>
 ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, Whole whole, Single single) {
@@ -113,15 +123,14 @@ ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, 
   if (ours == 0) {
     return whole(vectors, count);
   }
-  if (heap::may_hold(ours)) {
-    const VectorHold held(vectors, static_cast<size_t>(count), kernel_writes);
-    return whole(vectors, count);
+  ssize_t done = 0;
+  if (try_whole(vectors, count, kernel_writes, whole, done)) {
+    return done;
   }
   const size_t bytes = bytes_of(vectors, count);
   if (bytes <= arena::kBlockBytes || takes_messages(file, bytes)) {
     return by_copy(vectors, count, bytes, kernel_writes, whole);
   }
-  ssize_t done = 0;
   for (int index = 0; index < count; ++index) {
     const ssize_t result = single(vectors[index], done);
     if (result < 0) {
@@ -169,17 +178,20 @@ HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
   if (!is_ours(buffer, bytes)) {
     return real_read.get()(file, buffer, bytes);
   }
+  const iovec vector = {buffer, bytes};
+  const auto once = [=](const iovec* one, int) { return real_read.get()(file, one->iov_base, one->iov_len); };
+  const bool may_be_whole = bytes <= heap::kMostWhileWaiting || may_read_on(file);
   ssize_t result = 0;
-  if (bytes > heap::holdable_now() &&
-      read_claimed(file, bytes, [=](off_t offset) { return pread(file, buffer, bytes, offset); }, result)) {
+  if (may_be_whole && try_whole(&vector, 1, true, once, result)) {
     return result;
   }
-  if ((bytes > heap::kMostWhileWaiting || bytes > heap::holdable_now()) && takes_messages(file, bytes)) {
-    const iovec vector = {buffer, bytes};
-    return by_copy(&vector, 1, bytes, true,
-                   [=](const iovec* one, int) { return real_read.get()(file, one->iov_base, one->iov_len); });
+  if (read_claimed(file, bytes, [=](off_t offset) { return pread(file, buffer, bytes, offset); }, result)) {
+    return result;
   }
-  const size_t wanted = bytes <= heap::kMostWhileWaiting || may_read_on(file) ? bytes : heap::kMostWhileWaiting;
+  if (takes_messages(file, bytes)) {
+    return by_copy(&vector, 1, bytes, true, once);
+  }
+  const size_t wanted = may_be_whole ? bytes : heap::kMostWhileWaiting;
   return in_pieces(
       buffer, wanted, true, [=](char* at, size_t piece, size_t) { return real_read.get()(file, at, piece); },
       [=] { return may_read_on(file); });
@@ -189,10 +201,14 @@ HEADROOM_EXPORT ssize_t write(int file, const void* buffer, size_t bytes) {
   if (!is_ours(buffer, bytes)) {
     return real_write.get()(file, buffer, bytes);
   }
-  if (bytes > heap::holdable_now() && takes_messages(file, bytes)) {
-    const iovec vector = {const_cast<void*>(buffer), bytes};
-    return by_copy(&vector, 1, bytes, false,
-                   [=](const iovec* one, int) { return real_write.get()(file, one->iov_base, one->iov_len); });
+  const iovec vector = {const_cast<void*>(buffer), bytes};
+  const auto once = [=](const iovec* one, int) { return real_write.get()(file, one->iov_base, one->iov_len); };
+  ssize_t result = 0;
+  if (try_whole(&vector, 1, false, once, result)) {
+    return result;
+  }
+  if (takes_messages(file, bytes)) {
+    return by_copy(&vector, 1, bytes, false, once);
   }
   return in_pieces(buffer, bytes, false, [=](char* at, size_t piece, size_t) { return real_write.get()(file, at, piece); });
 }
@@ -222,16 +238,17 @@ HEADROOM_EXPORT ssize_t pwrite64(int file, const void* buffer, size_t bytes, off
 }
 
 HEADROOM_EXPORT ssize_t readv(int file, const iovec* vectors, int count) {
-  const size_t ours = count > 0 && count <= 1024 ? held_bytes(vectors, count) : 0;
-  ssize_t result = 0;
-  if (ours > 0 && !heap::may_hold(ours) &&
-      read_claimed(
-          file, bytes_of(vectors, count), [=](off_t offset) { return preadv(file, vectors, count, offset); }, result)) {
-    return result;
+  const auto whole = [=](const iovec* parts, int many) { return real_readv.get()(file, parts, many); };
+  if (count > 0 && count <= 1024 && held_bytes(vectors, count) > 0) {
+    ssize_t result = 0;
+    if (try_whole(vectors, count, true, whole, result) ||
+        read_claimed(
+            file, bytes_of(vectors, count), [=](off_t offset) { return preadv(file, vectors, count, offset); }, result)) {
+      return result;
+    }
   }
-  return vectored(
-      file, vectors, count, true, [=](const iovec* parts, int many) { return real_readv.get()(file, parts, many); },
-      [=](const iovec& vector, ssize_t) { return read(file, vector.iov_base, vector.iov_len); });
+  return vectored(file, vectors, count, true, whole,
+                  [=](const iovec& vector, ssize_t) { return read(file, vector.iov_base, vector.iov_len); });
 }
 HEADROOM_EXPORT ssize_t writev(int file, const iovec* vectors, int count) {
   return vectored(
