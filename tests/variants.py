@@ -1,8 +1,8 @@
 """Which variants of a test run: tests differ in the MPI library, the pager's engine and more, and all products of these take
 hours on two cores.
 
-`make check` runs of the products of library and engine every second one, like the fields of one colour of a chess board: each
-test runs with each library and with each engine, and which ones it meets together differs from test to test. Tests that take
+`make check` runs of the products of library and engine every third one (every second of two and two), like the fields of one
+colour of a board: each test runs with each library, and which engine it meets there differs from test to test. Tests that take
 long say by @every_second(...) in which other parameters they are thinned out, or are marked only_in_suites. What is left out is
 reported as deselected.
 `make suites` sets HEADROOM_SUITES=all: everything runs; so it does where a file, a test or a word (-k) is asked for.
@@ -42,14 +42,16 @@ def left_out(items: list) -> list:
     if len(thinned) > 1 and sum(len(known) > 1 for known in values.values()) < 2:
         return []
 
-    def is_odd(variant: dict[str, str]) -> bool:
+    colours = 3 if not marker and any(len(known) > 2 for known in values.values()) else 2
+
+    def colour(variant: dict[str, str]) -> int:
         others = sorted((name, value) for name, value in variant.items() if name not in thinned)
         return (
             sum(values[name].index(variant[name]) for name in thinned)
             + zlib.crc32(f"{items[0].originalname} {others}".encode())
-        ) % 2 == 1
+        ) % colours
 
-    return [item for item, variant in zip(items, variants, strict=True) if thinned and is_odd(variant)]
+    return [item for item, variant in zip(items, variants, strict=True) if thinned and colour(variant) != 0]
 
 
 def thin_out(config, items: list) -> None:

@@ -145,7 +145,7 @@ def hpcc_figures(folder: Path) -> dict[str, str]:
     return {name: value for name, value in re.findall(r"^(\w+)=(\S+)$", output, re.M) if kept.match(f"{name}=")}
 
 
-@every_second("mpi")
+@only_in_suites
 @pytest.mark.timeout(400)
 def test_hpcc(mpi, tmp_path):
     """HPCC: LU, transposition, random access, FFT, matrix products; it checks its results, and they are those of plain MPI."""

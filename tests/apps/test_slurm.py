@@ -54,6 +54,7 @@ def assert_went_to_storage(reports: list[dict], nodes: int, ranks: int, each: in
         assert report["total"]["messages_direct"] > 0
 
 
+@every_second("nodes", "mpi")
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("mpi", [MPICH, MPICH_DEBIAN, OPEN_MPI_DEBIAN], ids=lambda mpi: mpi.name)
 def test_srun(slurm, mpi: Mpi, nodes, tmp_path):
@@ -117,6 +118,7 @@ def in_a_batch_job(slurm: Slurm, tmp_path, how: str, mpi: Mpi = MPICH, *options:
     return job, program
 
 
+@every_second("how", "tracking")
 @pytest.mark.parametrize("how", ["srun", "headroom run -n"])
 def test_a_signal_of_slurms_arrives_once(tracking, how, tmp_path):
     """As a job's is that asks for a checkpoint, whomever Slurm sends it to: the first process of a step, or all."""
@@ -137,6 +139,7 @@ def test_time_limit(slurm, tmp_path):
     assert sorted(re.findall(r"^rank.*", job.output, re.M)) == [f"rank {rank} got 1 wrong 0" for rank in range(3)]
 
 
+@every_second("how", "tracking")
 @pytest.mark.parametrize("how", ["srun", "headroom run -n"])
 def test_scancel(tracking, how, tmp_path):
     """All are told to stop, before they are killed; nobody is left."""

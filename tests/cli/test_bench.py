@@ -79,6 +79,7 @@ def test_bench_rpipe(backend, tmp_path):
         assert f" {row['rpipe']:.2f} us {row['bare']:>10.2f} us {row['bare'] / row['rpipe']:>6.2f}" in done.stdout
 
 
+@only_in_suites
 def test_bench_rpipe_of_many_ranks(tmp_path):
     figures = tmp_path / "figures.json"
     command = [HEADROOM, "bench", "rpipe", "--mpi", BUILD / "mpi/mpich", "--rounds", 1, "--writes", 300]

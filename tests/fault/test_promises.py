@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
+from variants import every_second
 
 MIB = 1 << 20
 CLOSING = [f"descriptors-{way}" for way in ("close", "close_range", "closefrom", "dup2", "raw")]
@@ -32,6 +33,7 @@ PRESSED_BY_A_THREAD = ["rights", "executions", "handlers", "forks", "sockets"]
 SYSTEMS_TOO = [case for case in CASES if case not in (*CLOSING, "sized", "sockets")]
 
 
+@every_second("case", "engine")
 @pytest.mark.parametrize("case", CASES)
 def test_posix_promises(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
