@@ -149,6 +149,7 @@ def test_least_reads_of_the_benchmark():
     assert 80 <= least_reads_of(sweeps, 2, 120, first=1) <= 84
 
 
+@only_in_suites
 def test_bench_paging(tmp_path):
     """Every side runs, content is right, and what was moved is what had to be."""
     figures = tmp_path / "figures.json"

@@ -20,7 +20,7 @@ from conftest import ENGINES, HEADROOM, WHEELS, Run, compile_program, environmen
 from kernel_watch import KernelWatch
 from running_processes import running
 from small_disk import small_disk
-from variants import every_second
+from variants import every_second, only_in_suites
 
 MIB = 1 << 20
 
@@ -168,6 +168,7 @@ def test_a_directory_is_added_to_a_job_whose_storage_cannot_be_written(mpi, tmp_
     assert run["total"]["evictions_given_up"] > 0
 
 
+@every_second("mpi")
 def test_a_directory_is_added_to_a_job_whose_writes_fail_slowly(mpi, tmp_path):
     """In two directories in turn, each for longer than the other one is left alone for. It is said once, and how it ends."""
     report = tmp_path / "report.json"
@@ -386,7 +387,7 @@ def started(words: list, **more) -> subprocess.Popen:
     return subprocess.Popen([str(word) for word in words], text=True, env=environment(), stdout=subprocess.PIPE, **more)
 
 
-@every_second("mpi")
+@only_in_suites
 def test_a_rank_that_is_stopped_for_a_while(mpi, tmp_path):
     """Its memory cannot be had meanwhile, and its messages do not come; nothing is lost."""
     program = compile_program(mpi, "out_of_core.c")

@@ -132,6 +132,7 @@ ON_TWO_NODES = ["probes", "freed_on_nodes", "handlers", "handlers_talk", "forgot
 ON_TWO_NODES += ["orders_of_threads", "orders_again", "errors_of_both", "handlers_beside_a_flood"]
 
 
+@every_second("case", "mpi")
 @pytest.mark.parametrize("case", ON_TWO_NODES)
 def test_mpi_promises_on_two_nodes(case, mpi, tmp_path):
     program = compile_program(mpi, "mpi_promises.c")

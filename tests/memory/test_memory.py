@@ -252,6 +252,7 @@ def longest_wait(run) -> float:
     return max(rank["slot_wait_ns_peak"] for rank in run.report["ranks"]) / 1e9
 
 
+@every_second("engine")
 def test_nobody_waits_for_ever_for_ranks_that_never_call_mpi(mpi, engine, tmp_path):
     """Each of the others computes longer than a turn may last, too, and has its own after those at most that wait already:
     docs/mpi.md says why that takes no longer than a turn each."""
@@ -379,7 +380,6 @@ def test_a_thread_computes_while_another_waits_in_mpi(mpi, engine, threads, tmp_
     run.assert_paged((8 + 64) * MIB, 48 * MIB)
 
 
-@every_second("mpi", "engine")
 @pytest.mark.parametrize(
     ("how", "kib"),
     [

@@ -66,6 +66,7 @@ def test_what_cannot_move_is_counted_and_said(kind, engine, tmp_path):
     assert peak and float(peak[1]) >= 380, run.errors
 
 
+@every_second("engine")
 @pytest.mark.parametrize("engine", ["userfaultfd-user", "sigsegv"], indirect=True)
 def test_smaller_ones_move_once_much_cannot(engine, tmp_path):
     """Of pieces of 96 KiB the first hundred MiB stay; that is noticed, said, and the second hundred can move."""

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, headroom_run
+from variants import every_second, only_in_suites
 
 MIB = 1 << 20
 
@@ -29,6 +30,7 @@ def collectives(mpi, ranks: int, tmp_path, reductions: str, *rounds, **settings)
 
 
 # Debian's MPICH 4.0.2 crashes by itself in MPI_Reduce with an operation that does not commute.
+@every_second("mpi", "ranks", "reductions")
 @pytest.mark.parametrize(
     ("mpi", "ranks", "reductions"),
     [
@@ -83,6 +85,7 @@ def nonblocking(mpi, ranks: int, tmp_path, *arguments, **settings):
     return run
 
 
+@every_second("mpi", "ranks")
 @pytest.mark.parametrize(
     ("mpi", "ranks"),
     [*((mpi, ranks) for mpi in WHEELS for ranks in (2, 3, 9)), *((mpi, 3) for mpi in (STANDARD_ABI, *DEBIAN))],
@@ -113,6 +116,7 @@ def test_collectives_that_do_not_wait_while_memory_is_short(mpi, engine, tmp_pat
     collectives_that_do_not_wait_while_memory_is_short(mpi, 4, engine, tmp_path)
 
 
+@only_in_suites
 @pytest.mark.parametrize("engine", ["userfaultfd"], indirect=True)
 def test_collectives_that_do_not_wait_of_more_ranks_than_cores_while_memory_is_short(engine, tmp_path):
     collectives_that_do_not_wait_while_memory_is_short(WHEELS[1], 8, engine, tmp_path)
