@@ -17,15 +17,20 @@ and the buffer is neither written nor freed. Calls that wait let other threads r
 numbers: BrokenPipeError where a peer has ended or closed, TimeoutError, BlockingIOError for timeout=0, and for a second init().
 
 The end of a Pipe's block, and of init()'s, waits until the peer has read all, also after an exception: close(timeout) and
-init(timeout) bound it. A Pipe cannot be used after the block of init(). To wait for any of several pipes, and to write less
-than was allocated, there is the library's own interface alone.
+init(timeout) bound it. A Pipe cannot be used after the block of init(). To write less than was allocated there is the library's
+own interface alone.
+
+To wait for any of several pipes, with other things that poll(), selectors or an event loop wait for:
+
+    while rpipe.arm(reading=pipes):                   # until one of them is ready
+        select.select([rpipe.descriptor()], [], [])
 """
 
 import contextlib
 import ctypes
 import errno
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headroom.rank import library_path
@@ -67,6 +72,7 @@ def _load() -> ctypes.CDLL:
     library.rpipe_write.argtypes = [address, size, nanoseconds]
     library.rpipe_read.argtypes = [handle, pointer(address), pointer(size), nanoseconds]
     library.rpipe_free.argtypes = [address]
+    library.rpipe_arm.argtypes = [pointer(handle), ctypes.c_char_p, ctypes.c_int]
     library.rpipe_at.argtypes, library.rpipe_at.restype = [address], ctypes.c_void_p
     library.rpipe_reason.argtypes, library.rpipe_reason.restype = [handle], ctypes.c_char_p
     library.rpipe_error.argtypes, library.rpipe_error.restype = [ctypes.c_int], ctypes.c_char_p
@@ -190,6 +196,11 @@ class Pipe:
             return bytes(buffer.view)
 
     @property
+    def handle(self) -> int | None:
+        """The library's rpipe_t."""
+        return self._pipe.value if self._pipe is not None else None
+
+    @property
     def state(self) -> dict[str, int]:
         state = _State(ctypes.sizeof(_State))
         _check(_library.rpipe_read_state(self._pipe, state))
@@ -200,3 +211,20 @@ class Pipe:
         """Why it is broken; None if it is not."""
         text = _library.rpipe_reason(self._pipe)
         return text.decode() if text else None
+
+
+def descriptor() -> int:
+    """Readable when a pipe of the last arm() may be ready; the process's until the end of init()'s block."""
+    result = _library.rpipe_descriptor()
+    _check(result)
+    return result
+
+
+def arm(reading: Iterable[Pipe] = (), writing: Iterable[Pipe] = ()) -> bool:
+    """True: the descriptor will become readable when one of the pipes can be read, or written; False: one can now."""
+    handles = [[pipe.handle for pipe in pipes] for pipes in (reading, writing)]
+    all_handles = (ctypes.c_void_p * sum(map(len, handles)))(*handles[0], *handles[1])
+    ways = bytes(len(handles[0])) + b"\1" * len(handles[1])
+    result = _library.rpipe_arm(all_handles, ways, len(all_handles))
+    _check(result)
+    return result == 0

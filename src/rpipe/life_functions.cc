@@ -7,6 +7,7 @@
 
 #include "headroom/rpipe.h"
 #include "rpipe/address.h"
+#include "rpipe/descriptor.h"
 #include "rpipe/export.h"
 #include "rpipe/find_mpi.h"
 #include "rpipe/handle.h"
@@ -172,6 +173,7 @@ RPIPE_EXPORT int rpipe_finalize(int64_t timeout_ns) {
   pipes->retired.clear();
   forget_ends();
   forget_records();
+  close_descriptor();
   end_peers(!end_mirrors());
   began_in = 0;
   return result;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 
 #include "base/passed_descriptors.h"
 #include "rpipe/card.h"
+#include "rpipe/descriptor.h"
 
 namespace headroom::rpipe {
 
@@ -36,6 +38,7 @@ struct Ranks {
   std::unique_ptr<Peer[]> peers;
   std::vector<Card> cards;
   std::vector<int> accepted;  // connections whose other end has not said who it is
+  int watch = -1;             // an epoll instance, of descriptor.h
 };
 
 Ranks* known = nullptr;
@@ -88,6 +91,11 @@ int listen_here() {
   const long bound = system_call(SYS_bind, known->listener, &name, length);
   const long listens = is_error(bound) ? bound : system_call(SYS_listen, known->listener, 4096);
   return is_error(listens) ? static_cast<int>(listens) : 0;
+}
+
+bool watch(int descriptor) {
+  epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data = {}};
+  return known->watch < 0 || descriptor < 0 || epoll_ctl(known->watch, EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
 /// Only processes of the same user are spoken with: the name could be guessed by nobody, but it can be listed.
@@ -145,6 +153,7 @@ bool accept_all() {
     some = true;
     if (is_own_user(static_cast<int>(connection))) {
       known->accepted.push_back(static_cast<int>(connection));
+      (void)watch(static_cast<int>(connection));
     } else {
       (void)system_call(SYS_close, connection);
     }
@@ -212,6 +221,7 @@ void start_connection(Peer& peer) {
   const bool is_others = !is_error(result) && !is_own_user(connection);
   if (!is_error(result) && !is_others && base::send_descriptors(connection, 'R', own)) {
     peer.connection = connection;
+    (void)watch(connection);
     return;
   }
   (void)system_call(SYS_close, connection);
@@ -378,8 +388,9 @@ bool look_whether_dead(Peer& peer) {
     return false;  // hear_answers() looks after it
   }
   if (peer.connection >= 0) {
-    char byte;
-    dead = system_call(SYS_recvfrom, peer.connection, &byte, 1, MSG_PEEK | MSG_DONTWAIT, nullptr, nullptr) == 0;
+    pollfd end = {peer.connection, POLLRDHUP, 0};  // whatever has come that was not read
+    const timespec at_once = {};
+    dead = system_call(SYS_ppoll, &end, 1, &at_once, nullptr, 0) == 1;
   } else {
     dead = has_left(peer);
   }
@@ -387,6 +398,58 @@ bool look_whether_dead(Peer& peer) {
     peer.is_dead.store(true, std::memory_order_release);
   }
   return dead;
+}
+
+bool watch_connections(int epoll) {
+  const base::LockHolder lock(connections_lock);
+  known->watch = epoll;
+  bool fits = watch(known->listener);
+  for (const int connection : known->accepted) {
+    fits = fits && watch(connection);
+  }
+  for (int rank = 0; rank < known->count; ++rank) {
+    const Peer& peer = known->peers[rank];
+    fits = fits && (peer.is_dead.load(std::memory_order_relaxed) || watch(peer.connection));
+  }
+  if (!fits) {
+    known->watch = -1;
+  }
+  return fits;
+}
+
+void ring_descriptor_of(int rank) {
+  if (rank == known->self) {
+    ring_own_descriptor();
+    return;
+  }
+  const base::LockHolder lock(connections_lock);
+  if (rank < 0 || rank >= known->count) {
+    return;
+  }
+  // Where this process's file goes first its coming is what rings.
+  const Peer& peer = known->peers[rank];
+  if (peer.connection >= 0 && (peer.is_answered || rank > known->self)) {
+    (void)system_call(SYS_sendto, peer.connection, "B", 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
+  }
+}
+
+void take_rings() {
+  const base::LockHolder lock(connections_lock);
+  for (int rank = 0; rank < known->count; ++rank) {
+    Peer& peer = known->peers[rank];
+    const bool is_connected = peer.connection >= 0 && peer.root.load(std::memory_order_relaxed) != nullptr;
+    if (!is_connected || peer.is_dead.load(std::memory_order_relaxed)) {
+      continue;
+    }
+    char rings[64];
+    long came = 0;
+    while ((came = system_call(SYS_recvfrom, peer.connection, rings, sizeof rings, MSG_DONTWAIT, nullptr, nullptr)) > 0) {
+    }
+    if (came != -EAGAIN && came != -EINTR) {
+      peer.is_dead.store(true, std::memory_order_release);
+      (void)epoll_ctl(known->watch, EPOLL_CTL_DEL, peer.connection, nullptr);
+    }
+  }
 }
 
 void wait_for_peers(int64_t timeout_ns) {

@@ -5,6 +5,8 @@
 // whenever a call on a pipe that was not met finds nothing to do (look_for_peers()). The connection stays: the kernel closes it
 // when a process ends in whatever way, which is how its peers know, on every kernel and in containers.
 //
+// A peer that has armed its descriptor (descriptor.h) is rung by a byte on the connection.
+//
 // A forked child has no pipes: the handler of fork() closes its copies of the connections, else a parent's death would not be
 // seen while a child lives.
 //
@@ -53,6 +55,12 @@ void connect_to(Peer& peer);
 bool look_for_peers();
 /// Looks whether the peer has died; `is_dead` says so from then on.
 bool look_whether_dead(Peer& peer);
+/// Puts all connections in the epoll instance, now and when they are made, until it is closed. False: they do not fit.
+bool watch_connections(int epoll);
+/// Makes the descriptor of that rank's process readable (descriptor.h).
+void ring_descriptor_of(int rank);
+/// What peers have rung is taken back; of those that have died, for good.
+void take_rings();
 /// Sleeps until somebody connects or answers, or the time is over.
 void wait_for_peers(int64_t timeout_ns);
 

@@ -94,6 +94,10 @@ inline constexpr uint64_t key_of(uint32_t channel, uint32_t opening) { return ui
 /// What a process waits for that will wait for ever, for who looks whether both wait for each other.
 enum class WaitsFor : uint32_t { kNothing = 0, kRoom, kMessage };
 
+// What a process that is to be rung waits for: its bell, and a byte on its connection (descriptor.h).
+inline constexpr uint32_t kAsleep = 1;
+inline constexpr uint32_t kArmed = 2;
+
 struct Root {
   uint32_t magic, layout;
   int32_t rank;
@@ -101,7 +105,7 @@ struct Root {
   uint64_t nonce;
 
   alignas(64) std::atomic<uint32_t> bell;  // by peers: a futex that changes when it is rung
-  std::atomic<uint32_t> sleeps;            // 1: ring; taken back by the peer that rings
+  std::atomic<uint32_t> sleeps;            // kAsleep, kArmed: ring; taken back by the peer that rings
 
   // (WaitsFor << 32 | the peer's rank), and how often that changed; for the peer.
   alignas(64) std::atomic<uint64_t> waits_for;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "headroom/rpipe.h"
+#include "rpipe/descriptor.h"
 #include "rpipe/export.h"
 #include "rpipe/handle.h"
 
@@ -47,6 +48,23 @@ void look_for_deaths(const rpipe_t* pipes, int count) {
       (void)look_whether_dead(end->peer());
     }
   }
+}
+
+/// After how long to look again where nobody rings; 0: all ring.
+int64_t expiry_ns(const rpipe_t* pipes, int count) {
+  constexpr int64_t kMirroredNs = 500'000;
+  constexpr int64_t kUnconnectedNs = 50'000'000;
+  int64_t shortest = 0;
+  for (int each = 0; each < count; ++each) {
+    const End* const end = end_of(pipes[each]);
+    if (end != nullptr && end->peer().is_mirrored) {
+      return kMirroredNs;
+    }
+    if (end != nullptr && end->peer().root.load(std::memory_order_acquire) == nullptr) {
+      shortest = kUnconnectedNs;
+    }
+  }
+  return shortest;
 }
 
 /// Nobody rings who is not connected: while a pipe's peer is not, connections are waited for. -1 once all are, or the time is
@@ -122,6 +140,36 @@ RPIPE_EXPORT int rpipe_wait_any(const rpipe_t* pipes, const unsigned char* write
   }
   last.store(found, std::memory_order_relaxed);
   *which = found;
+  return 0;
+}
+
+RPIPE_EXPORT int rpipe_descriptor() { return has_begun() ? descriptor() : -EBADF; }
+
+RPIPE_EXPORT int rpipe_arm(const rpipe_t* pipes, const unsigned char* write, int count) {
+  if (!has_begun()) {
+    return -EBADF;
+  }
+  if (pipes == nullptr || count < 1) {
+    return -EINVAL;
+  }
+  if (const int made = descriptor(); made < 0) {
+    return made;
+  }
+  note_thread();
+  arm_descriptor();
+  (void)look_for_peers();
+  for (int each = 0; each < count; ++each) {
+    const End* const end = end_of(pipes[each]);
+    if (end != nullptr && end->peer().root.load(std::memory_order_acquire) == nullptr) {
+      (void)look_whether_dead(end->peer());  // of others the connection tells
+    }
+  }
+  if (find_ready(pipes, write, count, 0) >= 0) {
+    return 1;
+  }
+  if (const int64_t after_ns = expiry_ns(pipes, count); after_ns > 0) {
+    let_descriptor_expire(after_ns);
+  }
   return 0;
 }
 

@@ -55,9 +55,16 @@ class Waiter {
 /// which pairs with the one in Waiter::pause().
 inline void ring_after_fence(Root& root) {
   // seq_cst: after the fence's write, on processors too whose exchanges are no full fences for what follows.
-  if (root.sleeps.load(std::memory_order_seq_cst) != 0 && root.sleeps.exchange(0, std::memory_order_relaxed) != 0) {
+  if (root.sleeps.load(std::memory_order_seq_cst) == 0) {
+    return;
+  }
+  const uint32_t how = root.sleeps.exchange(0, std::memory_order_relaxed);
+  if ((how & kAsleep) != 0) {
     root.bell.fetch_add(1, std::memory_order_release);
     base::futex_wake(&root.bell, INT32_MAX, true);
+  }
+  if ((how & kArmed) != 0) {
+    ring_descriptor_of(root.rank);
   }
 }
 

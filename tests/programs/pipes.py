@@ -1,5 +1,8 @@
 """Two ranks: one fills NumPy arrays in a pipe, the other adds them up where they are. Prints "right" on rank 1."""
 
+import select
+import time
+
 import numpy
 from mpi4py import MPI
 
@@ -24,6 +27,10 @@ def keep_an_array(pipe):
 
 def write(pipe):
     for number in range(200):
+        if number == 101:
+            while pipe.state["freed"] < number:
+                time.sleep(0.01)
+            time.sleep(0.3)  # the reader waits for this one
         with pipe.allocate(8 * number * 10) as buffer:
             numbers = buffer.array("d")
             if number:
@@ -43,12 +50,17 @@ def write(pipe):
 
 
 def read(pipe):
+    waits = 0
     for number in range(200):
-        with pipe.read() as buffer:
+        while number % 2 and rpipe.arm([pipe]):
+            assert select.select([rpipe.descriptor()], [], [], 60)[0]
+            waits += 1
+        with pipe.read(timeout=0 if number % 2 else None) as buffer:
             assert len(buffer) == 8 * number * 10
             numbers = buffer.array("d")
             total = numpy.asarray(numbers).sum()
             assert total == number * number * 10, (total, number)
+    assert waits > 0 and raises(OSError, rpipe.arm), "nothing to wait for"
     assert pipe.receive() == b"bytes"
     assert pipe.receive() == bytes(16)
     assert raises((BlockingIOError, BrokenPipeError), pipe.receive, timeout=0)

@@ -1,0 +1,26 @@
+// A descriptor that becomes readable when something may have come for pipes: for poll() and event loops.
+//
+// It is an epoll instance. In it are the connections that the process has with its peers: they become readable when a peer
+// connects, answers or dies, and by a byte that a peer sends which finds this process armed (ring_after_fence() in waiting.h).
+// What a thread of this process itself does is said by an eventfd. Where nobody rings, which is from other nodes and from who
+// is not connected, a timer makes it readable.
+//
+// Thread-safe, but what makes it readable is taken back by whichever thread arms next.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::rpipe {
+
+/// Made at the first call. -EMFILE.
+int descriptor();
+/// What has made it readable is taken back, and peers send a byte with what they do next. Look after that.
+void arm_descriptor();
+/// Readable after so long.
+void let_descriptor_expire(int64_t after_ns);
+/// This process has done something that its own descriptor may wait for.
+void ring_own_descriptor();
+/// Closes it, with the process's connections.
+void close_descriptor();
+
+}  // namespace headroom::rpipe
