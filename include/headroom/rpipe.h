@@ -114,7 +114,7 @@ int rpipe_close(rpipe_t pipe, int64_t timeout_ns);
  * notice. -EAGAIN, -ETIMEDOUT: no room (yet); -EMSGSIZE: more than the heap may ever hold; -ENOMEM: it could grow, and the
  * budget or the system refuses; -EDEADLK: waiting is for nothing, since the peer waits for this rank in the same way: each for
  * room towards the other, or the peer for a message, both for ever. (Not looked for where several threads of a process have
- * waited in pipes or freed, with RPIPE_THREADS, or by RPIPE_MPI.) */
+ * waited in pipes or freed, or with RPIPE_THREADS.) */
 int rpipe_alloc(rpipe_t pipe, size_t bytes, raddr_t* buffer, int64_t timeout_ns);
 /* WRITER'S -> ON ITS WAY, as many bytes of it as are said. Never waits on a node, and does not look whether the peer is there.
  * -EALREADY, -EFAULT: as rpipe_free(); -EPERM: it is READER'S; -EINVAL: more than was allocated; -ENOMEM: it stays WRITER'S. */

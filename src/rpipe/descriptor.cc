@@ -16,7 +16,6 @@ namespace headroom::rpipe {
 
 namespace {
 
-using base::is_error;
 using base::system_call;
 
 struct Descriptors {

@@ -207,12 +207,19 @@ int End::broken_now() {
   return -EAGAIN;
 }
 
+bool End::may_tell_waits(WaitsFor waits_for) const {
+  return waits_for != WaitsFor::kNothing && !is_for_threads() && own_root().has_threads.load(std::memory_order_relaxed) == 0;
+}
+
 bool End::is_deadlock(WaitsFor waits_for, Watch& watch) const {
   const Root* const root = peer_.root.load(std::memory_order_acquire);
-  const bool knows = waits_for == WaitsFor::kRoom && !is_for_threads() && root != nullptr &&
-                     own_root().has_threads.load(std::memory_order_relaxed) == 0 &&
-                     root->has_threads.load(std::memory_order_acquire) == 0;
-  if (!knows) {
+  if (waits_for != WaitsFor::kRoom || !may_tell_waits(waits_for) || root == nullptr) {
+    return false;
+  }
+  if (peer_.is_mirrored) {
+    return waits_for_this_rank(peer_);
+  }
+  if (root->has_threads.load(std::memory_order_acquire) != 0) {
     return false;
   }
   const auto self = static_cast<uint32_t>(own_rank());

@@ -93,6 +93,8 @@ class End {
     bool is_on = false;
     uint64_t waits = 0;  // Root::waits of the peer when it was begun to be watched
   };
+  /// Whether nothing but the peer can end a wait for it.
+  [[nodiscard]] bool may_tell_waits(WaitsFor waits_for) const;
   /// Whether both wait for each other for good.
   [[nodiscard]] bool is_deadlock(WaitsFor waits_for, Watch& watch) const;
 
@@ -138,6 +140,7 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
     own.waits_for.store(static_cast<uint64_t>(waits_for) << 32 | static_cast<uint32_t>(peer_.rank), std::memory_order_release);
   }
   Watch watch;
+  bool has_told_waits = false;
   Waiter waiter(timeout_ns);
   uint32_t looks = 0;
   while ((result = look(waiter.is_patient())) == -EAGAIN) {
@@ -153,6 +156,10 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
       own.waits.fetch_add(1, std::memory_order_acq_rel);
       (void)look_for_peers();  // one may wait for an answer
       (void)look_whether_dead(peer_);
+      if (timeout_ns < 0 && peer_.is_mirrored && may_tell_waits(waits_for)) {
+        has_told_waits = true;
+        tell_waits(peer_, waits_for);
+      }
       if (timeout_ns < 0 && is_deadlock(waits_for, watch)) {
         result = look(true);
         result = result == -EAGAIN ? -EDEADLK : result;
@@ -161,6 +168,9 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
     }
   }
   own.waits_for.store(0, std::memory_order_release);
+  if (has_told_waits) {
+    tell_waits(peer_, WaitsFor::kNothing);
+  }
   count_wait(waiter.sleeps(), waits_for == WaitsFor::kRoom);
   return result;
 }

@@ -11,6 +11,7 @@ enum class FrameKind : uint16_t {
   kNotice,    // and has written; `content` bytes are behind the frame, or follow
   kState,     // and has closed it
   kBack,      // of a direction of the receiver's: what was taken; numbers of buffers that were freed are behind the frame
+  kWaits,     // the sender waits for the receiver for ever, or does no longer
 };
 
 struct Frame {
@@ -35,6 +36,10 @@ struct Frame {
       uint64_t taken;
       uint32_t is_closed;  // and nothing is on its way: the record may be used anew
     } back;
+    struct {
+      uint64_t received;   // frames from the receiver, but for those of this kind; all that they said of is here
+      uint32_t waits_for;  // WaitsFor
+    } waits;
   };
   uint64_t content;  // bytes
 };

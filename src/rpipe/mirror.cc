@@ -23,6 +23,16 @@ namespace {
 
 uint64_t key_of(int rank, uint32_t record) { return uint64_t{static_cast<uint32_t>(rank)} << 32 | record; }
 
+/// What two ranks know of each other's waiting (Frame::waits).
+struct Waiting {
+  uint64_t frames_sent = 0;  // of the kind kWaits, ever
+  uint64_t frames_received = 0;
+  WaitsFor told = WaitsFor::kNothing;
+  uint64_t told_received = 0;
+  WaitsFor heard = WaitsFor::kNothing;
+  uint64_t heard_received = 0;
+};
+
 /// All from rpipe_init() to rpipe_finalize().
 struct Mirrors {
   MemoryFile memory;
@@ -47,6 +57,7 @@ const rpipe_transport* transport = nullptr;
 Messenger* messenger = nullptr;  // for good, like the receives that it has posted
 Handler handler;
 Mirrors* now = nullptr;
+std::unordered_map<int, Waiting> waiting;  // by rank
 uint16_t life = 0;
 int rank_count = 0;
 base::FutexLock lock;
@@ -103,6 +114,12 @@ MirroredRecord* find_record(int rank, uint32_t index) {
 }
 
 char* Handler::handle_frame(int rank, const Frame& frame, const char* content) {
+  if (frame.kind == FrameKind::kWaits) {
+    Waiting& with = waiting[rank];
+    ++with.frames_received;
+    with.heard = static_cast<WaitsFor>(frame.waits.waits_for);
+    with.heard_received = frame.waits.received;
+  }
   if (now == nullptr || frame.life != life) {
     return nullptr;
   }
@@ -130,6 +147,8 @@ char* Handler::handle_frame(int rank, const Frame& frame, const char* content) {
       if (const auto found = now->announced.find(frame.record); found != now->announced.end()) {
         found->second.put_back(frame, content);
       }
+      return nullptr;
+    case FrameKind::kWaits:
       return nullptr;
   }
   return nullptr;
@@ -228,6 +247,7 @@ void after_fork_in_child() {
   transport = nullptr;
   messenger = nullptr;
   now = nullptr;
+  waiting.clear();
   left = new std::vector<std::unique_ptr<Mirrors>>;
 }
 
@@ -350,6 +370,30 @@ void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer) {
     record->free(static_cast<uint16_t>(buffer));
     tell_now_or_later(*record);
   }
+}
+
+void tell_waits(const Peer& peer, WaitsFor waits_for) {
+  const base::LockHolder holder(lock);
+  Waiting& with = waiting[peer.rank];
+  const uint64_t received = messenger->received_from(peer.rank) - with.frames_received;
+  const bool knows = waits_for == with.told && (waits_for == WaitsFor::kNothing || received == with.told_received);
+  // What was announced and has not come may be what is waited for.
+  if (knows || !messenger->is_all_received() || !messenger->may_call(true)) {
+    return;
+  }
+  Frame frame = frame_of(FrameKind::kWaits, life, 0);
+  frame.waits = {received, static_cast<uint32_t>(waits_for)};
+  if (messenger->send(peer.rank, frame, nullptr) == 0) {
+    ++with.frames_sent;
+    with.told = waits_for;
+    with.told_received = received;
+  }
+}
+
+bool waits_for_this_rank(const Peer& peer) {
+  const base::LockHolder holder(lock);
+  const Waiting& with = waiting[peer.rank];
+  return with.heard != WaitsFor::kNothing && with.heard_received == messenger->sent_to(peer.rank) - with.frames_sent;
 }
 
 void move_mirrors(bool expects_it) {

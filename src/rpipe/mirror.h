@@ -49,6 +49,11 @@ void tell_taken(const Peer& peer, const Record& theirs);
 /// That a buffer was freed.
 void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer);
 
+/// Tells the peer, if it does not know, that this process waits for it for ever; kNothing: no longer.
+void tell_waits(const Peer& peer, WaitsFor waits_for);
+/// Whether the peer waits for this process for ever, and had all that was sent to it when it said so: then it waits still.
+bool waits_for_this_rank(const Peer& peer);
+
 extern std::atomic<bool> has_mirrors;
 void move_mirrors(bool expects_it);
 /// Moves what is on its way, if anything may be. `expects_it`: the program has called a function on a pipe to another node.
