@@ -132,8 +132,9 @@ int rpipe_read(rpipe_t pipe, raddr_t* buffer, size_t* bytes, int64_t timeout_ns)
 int rpipe_wait_any(const rpipe_t* pipes, const unsigned char* write, int count, int* which, int64_t timeout_ns);
 /* For poll(), epoll and event loops: a descriptor, the process's until rpipe_finalize(). After rpipe_arm() has returned 0 it
  * becomes readable when one of the pipes may be ready in the sense of rpipe_wait_any(); then, or if rpipe_arm() returns 1, take
- * what there is with RPIPE_NOWAIT and arm it again. It may be readable for nothing: with a pipe by RPIPE_MPI twice a
- * millisecond, since nobody rings from there. Arm it by one thread. -EMFILE: it cannot be made. */
+ * what there is with RPIPE_NOWAIT and arm it again. It may be readable for nothing: ten times a second, and with any pipe by
+ * RPIPE_MPI twice a millisecond, since nobody rings from there. Arm it by one thread; without RPIPE_THREADS that counts as
+ * reading the pipes, or writing. -EMFILE: it cannot be made. */
 int rpipe_descriptor(void);
 int rpipe_arm(const rpipe_t* pipes, const unsigned char* write, int count);
 /* READER'S -> RETURNED, or WRITER'S -> FREE. -EALREADY: freed or written before, or the peer's now; -EFAULT: never a buffer

@@ -175,7 +175,7 @@ HEADROOM_REAL(process_vm_writev);
 }  // namespace
 
 HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
-  if (!is_ours(buffer, bytes)) {
+  if (!is_ours(buffer, bytes) || bytes > SSIZE_MAX) {  // what can be no length is the kernel's to refuse
     return real_read.get()(file, buffer, bytes);
   }
   const iovec vector = {buffer, bytes};
@@ -198,7 +198,7 @@ HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
 }
 
 HEADROOM_EXPORT ssize_t write(int file, const void* buffer, size_t bytes) {
-  if (!is_ours(buffer, bytes)) {
+  if (!is_ours(buffer, bytes) || bytes > SSIZE_MAX) {
     return real_write.get()(file, buffer, bytes);
   }
   const iovec vector = {const_cast<void*>(buffer), bytes};

@@ -49,13 +49,13 @@ bool make_all() {
     handles_forks = true;
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   }
-  made.epoll = epoll_create1(EPOLL_CLOEXEC);
-  made.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  made.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  made.epoll = static_cast<int>(system_call(SYS_epoll_create1, EPOLL_CLOEXEC));
+  made.event = static_cast<int>(system_call(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
+  made.timer = static_cast<int>(system_call(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   bool has_all = made.epoll >= 0 && made.event >= 0 && made.timer >= 0;
   for (const int each : {made.event, made.timer}) {
     epoll_event event = {.events = EPOLLIN, .data = {}};
-    has_all = has_all && epoll_ctl(made.epoll, EPOLL_CTL_ADD, each, &event) == 0;
+    has_all = has_all && system_call(SYS_epoll_ctl, made.epoll, EPOLL_CTL_ADD, each, &event) == 0;
   }
   return has_all && watch_connections(made.epoll);
 }
@@ -80,7 +80,7 @@ int descriptor() {
 void arm_descriptor() {
   const base::LockHolder holder(lock);
   const itimerspec never = {};
-  (void)timerfd_settime(made.timer, 0, &never, nullptr);
+  (void)system_call(SYS_timerfd_settime, made.timer, 0, &never, nullptr);
   clear(made.timer);
   clear(made.event);
   take_rings();
@@ -91,7 +91,7 @@ void arm_descriptor() {
 void let_descriptor_expire(int64_t after_ns) {
   const base::LockHolder holder(lock);
   const itimerspec once = {.it_interval = {}, .it_value = {after_ns / 1'000'000'000, after_ns % 1'000'000'000}};
-  (void)timerfd_settime(made.timer, 0, &once, nullptr);
+  (void)system_call(SYS_timerfd_settime, made.timer, 0, &once, nullptr);
 }
 
 void ring_own_descriptor() {

@@ -2,8 +2,9 @@
 //
 // It is an epoll instance. In it are the connections that the process has with its peers: they become readable when a peer
 // connects, answers or dies, and by a byte that a peer sends which finds this process armed (ring_after_fence() in waiting.h).
-// What a thread of this process itself does is said by an eventfd. Where nobody rings, which is from other nodes and from who
-// is not connected, a timer makes it readable.
+// What a thread of this process itself does is said by an eventfd. As nobody sleeps longer than a tenth of a second in a pipe
+// (waiting.h) a timer makes it readable then, and sooner where nobody rings: from other nodes, and from a peer that is not
+// connected.
 //
 // Thread-safe, but what makes it readable is taken back by whichever thread arms next.
 #pragma once
@@ -20,7 +21,7 @@ void arm_descriptor();
 void let_descriptor_expire(int64_t after_ns);
 /// This process has done something that its own descriptor may wait for.
 void ring_own_descriptor();
-/// Closes it, with the process's connections.
+/// Closes it.
 void close_descriptor();
 
 }  // namespace headroom::rpipe

@@ -144,9 +144,6 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   Waiter waiter(timeout_ns);
   uint32_t looks = 0;
   while ((result = look(waiter.is_patient())) == -EAGAIN) {
-    if (peer_.is_mirrored || ++looks % kLooksPerPoll == 0) {
-      poll_mirrors(peer_.is_mirrored);
-    }
     if (const int over = waiter.pause()) {
       result = look_whether_dead(peer_) ? look(true) : over;
       result = result == -EAGAIN ? over : result;
@@ -156,15 +153,19 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
       own.waits.fetch_add(1, std::memory_order_acq_rel);
       (void)look_for_peers();  // one may wait for an answer
       (void)look_whether_dead(peer_);
-      if (timeout_ns < 0 && peer_.is_mirrored && may_tell_waits(waits_for)) {
+      if (timeout_ns < 0 && peer_.is_mirrored && (has_told_waits || may_tell_waits(waits_for))) {
         has_told_waits = true;
-        tell_waits(peer_, waits_for);
+        tell_waits(peer_, may_tell_waits(waits_for) ? waits_for : WaitsFor::kNothing);
       }
       if (timeout_ns < 0 && is_deadlock(waits_for, watch)) {
         result = look(true);
         result = result == -EAGAIN ? -EDEADLK : result;
         break;
       }
+    }
+    // Behind what was told of this wait, and before the next look: what is told has been looked at.
+    if (peer_.is_mirrored || ++looks % kLooksPerPoll == 0) {
+      poll_mirrors(peer_.is_mirrored);
     }
   }
   own.waits_for.store(0, std::memory_order_release);

@@ -184,6 +184,8 @@ void send_what_waits() {
   });
 }
 
+bool is_nothing_left_to_send() { return now->to_hear.empty() && now->to_tell.empty() && now->to_forward.empty(); }
+
 void forward_now_or_later(uint32_t index) {
   if (std::find(now->to_forward.begin(), now->to_forward.end(), index) == now->to_forward.end()) {
     now->to_forward.push_back(index);
@@ -377,8 +379,9 @@ void tell_waits(const Peer& peer, WaitsFor waits_for) {
   Waiting& with = waiting[peer.rank];
   const uint64_t received = messenger->received_from(peer.rank) - with.frames_received;
   const bool knows = waits_for == with.told && (waits_for == WaitsFor::kNothing || received == with.told_received);
-  // What was announced and has not come may be what is waited for.
-  if (knows || !messenger->is_all_received() || !messenger->may_call(true)) {
+  // What was announced and has not come, or has not gone, may be what one of the two waits for.
+  const bool may_tell = waits_for == WaitsFor::kNothing || (messenger->is_all_received() && is_nothing_left_to_send());
+  if (knows || !may_tell || !messenger->may_call(true)) {
     return;
   }
   Frame frame = frame_of(FrameKind::kWaits, life, 0);
@@ -393,7 +396,8 @@ void tell_waits(const Peer& peer, WaitsFor waits_for) {
 bool waits_for_this_rank(const Peer& peer) {
   const base::LockHolder holder(lock);
   const Waiting& with = waiting[peer.rank];
-  return with.heard != WaitsFor::kNothing && with.heard_received == messenger->sent_to(peer.rank) - with.frames_sent;
+  return is_nothing_left_to_send() && with.heard != WaitsFor::kNothing &&
+         with.heard_received == messenger->sent_to(peer.rank) - with.frames_sent;
 }
 
 void move_mirrors(bool expects_it) {

@@ -49,7 +49,8 @@ void tell_taken(const Peer& peer, const Record& theirs);
 /// That a buffer was freed.
 void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer);
 
-/// Tells the peer, if it does not know, that this process waits for it for ever; kNothing: no longer.
+/// Tells the peer, if it does not know, that this process waits for it for ever, and has looked for what it waits for since
+/// anything last came; kNothing: no longer.
 void tell_waits(const Peer& peer, WaitsFor waits_for);
 /// Whether the peer waits for this process for ever, and had all that was sent to it when it said so: then it waits still.
 bool waits_for_this_rank(const Peer& peer);

@@ -39,6 +39,7 @@ struct Ranks {
   std::vector<Card> cards;
   std::vector<int> accepted;  // connections whose other end has not said who it is
   int watch = -1;             // an epoll instance, of descriptor.h
+  bool accepts = true;        // the listener is in it: there are descriptors for those who connect
 };
 
 Ranks* known = nullptr;
@@ -95,7 +96,27 @@ int listen_here() {
 
 bool watch(int descriptor) {
   epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data = {}};
-  return known->watch < 0 || descriptor < 0 || epoll_ctl(known->watch, EPOLL_CTL_ADD, descriptor, &event) == 0;
+  return known->watch < 0 || descriptor < 0 ||
+         !is_error(system_call(SYS_epoll_ctl, known->watch, EPOLL_CTL_ADD, descriptor, &event));
+}
+
+void unwatch(int descriptor) {
+  if (known->watch >= 0 && descriptor >= 0) {
+    (void)system_call(SYS_epoll_ctl, known->watch, EPOLL_CTL_DEL, descriptor, nullptr);
+  }
+}
+
+void watch_listener(bool accepts) {
+  if (known->accepts != accepts) {
+    known->accepts = accepts;
+    accepts ? (void)watch(known->listener) : unwatch(known->listener);
+  }
+}
+
+/// Its connection would be readable for ever.
+void take_for_dead(Peer& peer) {
+  peer.is_dead.store(true, std::memory_order_release);
+  unwatch(peer.connection);
 }
 
 /// Only processes of the same user are spoken with: the name could be guessed by nobody, but it can be listed.
@@ -148,6 +169,7 @@ bool accept_all() {
   for (;;) {
     const long connection = system_call(SYS_accept4, known->listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (is_error(connection)) {
+      watch_listener(connection != -EMFILE && connection != -ENFILE);
       return some;
     }
     some = true;
@@ -395,7 +417,7 @@ bool look_whether_dead(Peer& peer) {
     dead = has_left(peer);
   }
   if (dead) {
-    peer.is_dead.store(true, std::memory_order_release);
+    take_for_dead(peer);
   }
   return dead;
 }
@@ -404,6 +426,7 @@ bool watch_connections(int epoll) {
   const base::LockHolder lock(connections_lock);
   known->watch = epoll;
   bool fits = watch(known->listener);
+  known->accepts = true;
   for (const int connection : known->accepted) {
     fits = fits && watch(connection);
   }
@@ -446,8 +469,7 @@ void take_rings() {
     while ((came = system_call(SYS_recvfrom, peer.connection, rings, sizeof rings, MSG_DONTWAIT, nullptr, nullptr)) > 0) {
     }
     if (came != -EAGAIN && came != -EINTR) {
-      peer.is_dead.store(true, std::memory_order_release);
-      (void)epoll_ctl(known->watch, EPOLL_CTL_DEL, peer.connection, nullptr);
+      take_for_dead(peer);
     }
   }
 }

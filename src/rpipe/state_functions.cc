@@ -50,21 +50,34 @@ void look_for_deaths(const rpipe_t* pipes, int count) {
   }
 }
 
-/// After how long to look again where nobody rings; 0: all ring.
-int64_t expiry_ns(const rpipe_t* pipes, int count) {
+constexpr int64_t kUnconnectedNs = 50'000'000;
+
+bool is_unconnected(const ::rpipe* pipe) {
+  const End* const end = end_of(pipe);
+  return end != nullptr && end->peer().root.load(std::memory_order_acquire) == nullptr;
+}
+
+/// After how long to look again if nobody rings. With any pipe to another node what is on its way must be moved, too.
+int64_t expiry_ns(bool some_unconnected) {
   constexpr int64_t kMirroredNs = 500'000;
-  constexpr int64_t kUnconnectedNs = 50'000'000;
-  int64_t shortest = 0;
+  constexpr int64_t kLongestNs = 100'000'000;
+  return has_mirrors.load(std::memory_order_relaxed) ? kMirroredNs : some_unconnected ? kUnconnectedNs : kLongestNs;
+}
+
+/// Looks whether peers have died that are not connected: others' connections tell. Not each time: it is a connection of its
+/// own for each, which that one has to accept.
+void look_for_deaths_of_unconnected(const rpipe_t* pipes, int count) {
+  static std::atomic<uint64_t> last_ns{0};
+  const uint64_t now_ns = base::monotonic_ns();
+  if (now_ns - last_ns.load(std::memory_order_relaxed) < uint64_t{kUnconnectedNs}) {
+    return;
+  }
+  last_ns.store(now_ns, std::memory_order_relaxed);
   for (int each = 0; each < count; ++each) {
-    const End* const end = end_of(pipes[each]);
-    if (end != nullptr && end->peer().is_mirrored) {
-      return kMirroredNs;
-    }
-    if (end != nullptr && end->peer().root.load(std::memory_order_acquire) == nullptr) {
-      shortest = kUnconnectedNs;
+    if (is_unconnected(pipes[each])) {
+      (void)look_whether_dead(end_of(pipes[each])->peer());
     }
   }
-  return shortest;
 }
 
 /// Nobody rings who is not connected: while a pipe's peer is not, connections are waited for. -1 once all are, or the time is
@@ -158,18 +171,15 @@ RPIPE_EXPORT int rpipe_arm(const rpipe_t* pipes, const unsigned char* write, int
   note_thread();
   arm_descriptor();
   (void)look_for_peers();
-  for (int each = 0; each < count; ++each) {
-    const End* const end = end_of(pipes[each]);
-    if (end != nullptr && end->peer().root.load(std::memory_order_acquire) == nullptr) {
-      (void)look_whether_dead(end->peer());  // of others the connection tells
-    }
+  // Before the look, which may connect some: of those nothing was heard yet.
+  const bool some_unconnected = std::any_of(pipes, pipes + count, is_unconnected);
+  if (some_unconnected) {
+    look_for_deaths_of_unconnected(pipes, count);
   }
   if (find_ready(pipes, write, count, 0) >= 0) {
     return 1;
   }
-  if (const int64_t after_ns = expiry_ns(pipes, count); after_ns > 0) {
-    let_descriptor_expire(after_ns);
-  }
+  let_descriptor_expire(expiry_ns(some_unconnected));
   return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <thread>
+#include <utility>
 
 #include "headroom/rpipe.h"
 #include "rpipe_messages.h"
@@ -98,9 +99,10 @@ TEST_P(RpipeDescriptorOn, IsReadableWhenThePeerOpensItsEndLate) {
 }
 
 TEST_F(RpipeDescriptor, IsReadableWhenThePeerHasDied) {
-  for (const bool has_met : {true, false}) {
+  // `waits`: a call that waits finds the death first.
+  for (const auto& [has_met, waits] : {std::pair{true, false}, std::pair{false, false}, std::pair{true, true}}) {
     job->arrived = 0;
-    start(2, [has_met](int self) {
+    start(2, [has_met = has_met, waits = waits](int self) {
       rpipe_t pipe = nullptr;
       if (self == 1 && !has_met) {
         usleep(300'000);
@@ -115,6 +117,9 @@ TEST_F(RpipeDescriptor, IsReadableWhenThePeerHasDied) {
       char text[8];
       if (has_met) {
         RANK_EXPECT(rpipe_receive(pipe, text, sizeof text, nullptr, RPIPE_FOREVER) == 0);
+      }
+      if (waits) {
+        RANK_EXPECT(rpipe_descriptor() >= 0 && rpipe_receive(pipe, text, sizeof text, nullptr, RPIPE_FOREVER) == -EPIPE);
       }
       (void)poll_until_ready(self, pipe, 0);
       RANK_EXPECT(rpipe_receive(pipe, text, sizeof text, nullptr, RPIPE_NOWAIT) == -EPIPE);
