@@ -116,15 +116,17 @@ bool try_whole(const iovec* vectors, int count, bool kernel_writes, Whole whole,
   return held.holds_all();
 }
 
-/// readv and writev: one call if the buffers in evictable memory may be held together or are small, else vector by vector.
-template <typename Whole, typename Single>
-ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, Whole whole, Single single) {
+/// readv and writev: one call if the buffers in evictable memory may be held together or are small, else vector by vector; or
+/// what `try_claimed(result)` does, which is asked in between.
+template <typename Whole, typename Single, typename TryClaimed>
+ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, Whole whole, Single single,
+                 TryClaimed try_claimed) {
   const size_t ours = count > 0 && count <= 1024 ? held_bytes(vectors, count) : 0;
   if (ours == 0) {
     return whole(vectors, count);
   }
   ssize_t done = 0;
-  if (try_whole(vectors, count, kernel_writes, whole, done)) {
+  if (try_whole(vectors, count, kernel_writes, whole, done) || try_claimed(done)) {
     return done;
   }
   const size_t bytes = bytes_of(vectors, count);
@@ -142,6 +144,11 @@ ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, 
     }
   }
   return done;
+}
+
+template <typename Whole, typename Single>
+ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, Whole whole, Single single) {
+  return vectored(file, vectors, count, kernel_writes, whole, single, [](ssize_t&) { return false; });
 }
 
 /// One call with as many of the vectors as may be held together: a short transfer, which such calls may return anyway.
@@ -238,17 +245,13 @@ HEADROOM_EXPORT ssize_t pwrite64(int file, const void* buffer, size_t bytes, off
 }
 
 HEADROOM_EXPORT ssize_t readv(int file, const iovec* vectors, int count) {
-  const auto whole = [=](const iovec* parts, int many) { return real_readv.get()(file, parts, many); };
-  if (count > 0 && count <= 1024 && held_bytes(vectors, count) > 0) {
-    ssize_t result = 0;
-    if (try_whole(vectors, count, true, whole, result) ||
-        read_claimed(
-            file, bytes_of(vectors, count), [=](off_t offset) { return preadv(file, vectors, count, offset); }, result)) {
-      return result;
-    }
-  }
-  return vectored(file, vectors, count, true, whole,
-                  [=](const iovec& vector, ssize_t) { return read(file, vector.iov_base, vector.iov_len); });
+  return vectored(
+      file, vectors, count, true, [=](const iovec* parts, int many) { return real_readv.get()(file, parts, many); },
+      [=](const iovec& vector, ssize_t) { return read(file, vector.iov_base, vector.iov_len); },
+      [=](ssize_t& result) {
+        return read_claimed(
+            file, bytes_of(vectors, count), [=](off_t offset) { return preadv(file, vectors, count, offset); }, result);
+      });
 }
 HEADROOM_EXPORT ssize_t writev(int file, const iovec* vectors, int count) {
   return vectored(

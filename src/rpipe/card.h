@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace headroom::rpipe {
 
@@ -13,5 +14,10 @@ struct Card {
   char node[96];      // equal for those who can share memory: the kernel's boot, and the name space of sockets
   cpu_set_t may_use;  // processors
 };
+
+/// This process's.
+Card own_card(uint64_t nonce);
+/// Whether there are more ranks on its node than processors that these may use.
+bool has_fewer_processors_than_ranks(const std::vector<Card>& all, const Card& own);
 
 }  // namespace headroom::rpipe

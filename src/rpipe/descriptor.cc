@@ -94,7 +94,11 @@ void let_descriptor_expire(int64_t after_ns) {
   (void)system_call(SYS_timerfd_settime, made.timer, 0, &once, nullptr);
 }
 
-void ring_own_descriptor() {
+void ring_descriptor_of(int rank) {
+  if (rank != own_rank()) {
+    send_ring(rank);
+    return;
+  }
   const base::LockHolder holder(lock);
   const uint64_t one = 1;
   if (made.event >= 0) {

@@ -19,8 +19,8 @@ int descriptor();
 void arm_descriptor();
 /// Readable after so long.
 void let_descriptor_expire(int64_t after_ns);
-/// This process has done something that its own descriptor may wait for.
-void ring_own_descriptor();
+/// Makes the descriptor of that rank's process readable; it may be this one.
+void ring_descriptor_of(int rank);
 /// Closes it.
 void close_descriptor();
 

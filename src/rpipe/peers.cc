@@ -18,7 +18,6 @@
 
 #include "base/passed_descriptors.h"
 #include "rpipe/card.h"
-#include "rpipe/descriptor.h"
 
 namespace headroom::rpipe {
 
@@ -31,7 +30,7 @@ struct Ranks {
   int self = 0;
   int count = 0;
   uint64_t nonce = 0;
-  uint32_t oversubscribed = 0;
+  bool oversubscribed = false;
   MemoryFile memory;
   Root* root = nullptr;
   int listener = -1;
@@ -45,29 +44,6 @@ struct Ranks {
 Ranks* known = nullptr;
 base::FutexLock connections_lock;
 std::atomic<uint32_t> generation{1};
-
-void read_line(const char* path, char* text, size_t room) {
-  const long file = system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-  const long bytes = is_error(file) ? 0 : system_call(SYS_read, file, text, room - 1);
-  text[is_error(bytes) ? 0 : bytes] = 0;
-  if (!is_error(file)) {
-    (void)system_call(SYS_close, file);
-  }
-}
-
-Card own_card(uint64_t nonce) {
-  Card card = {};
-  card.nonce = nonce;
-  gethostname(card.host, sizeof card.host - 1);
-  char boot[48] = {};
-  char network[32] = {};
-  read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-  (void)system_call(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/net", network, sizeof network - 1);
-  boot[strcspn(boot, "\n")] = 0;
-  (void)snprintf(card.node, sizeof card.node, "%s %s", boot, network);
-  (void)system_call(SYS_sched_getaffinity, 0, sizeof card.may_use, &card.may_use);
-  return card;
-}
 
 socklen_t socket_name(sockaddr_un& name, uint64_t nonce, int rank) {
   name = {};
@@ -292,19 +268,6 @@ void after_fork_in_child() {
   }
 }
 
-void count_processors() {
-  cpu_set_t all = {};
-  uint32_t on_node = 0;
-  const Card& own = known->cards[static_cast<size_t>(known->self)];
-  for (const Card& card : known->cards) {
-    if (strcmp(card.node, own.node) == 0) {
-      ++on_node;
-      CPU_OR(&all, &all, &card.may_use);
-    }
-  }
-  known->oversubscribed = on_node > static_cast<uint32_t>(std::max(1, CPU_COUNT(&all))) ? 1 : 0;
-}
-
 int make_root() {
   if (!known->memory.open()) {
     return -EMFILE;
@@ -334,7 +297,7 @@ void know(const Card& own) {
   known->peers[known->self].memory.open(
       static_cast<int>(system_call(SYS_fcntl, known->memory.descriptor(), F_DUPFD_CLOEXEC, 0)));
   known->peers[known->self].root.store(known->root, std::memory_order_release);
-  count_processors();
+  known->oversubscribed = has_fewer_processors_than_ranks(known->cards, own);
 }
 
 }  // namespace
@@ -380,7 +343,7 @@ void end_peers(bool memory_is_in_use) {
 
 int own_rank() { return known->self; }
 int ranks() { return known->count; }
-bool is_oversubscribed() { return known->oversubscribed != 0; }
+bool is_oversubscribed() { return known->oversubscribed; }
 Root& own_root() { return *known->root; }
 MemoryFile& own_memory() { return known->memory; }
 Peer& peer_of(int rank) { return known->peers[rank]; }
@@ -440,11 +403,7 @@ bool watch_connections(int epoll) {
   return fits;
 }
 
-void ring_descriptor_of(int rank) {
-  if (rank == known->self) {
-    ring_own_descriptor();
-    return;
-  }
+void send_ring(int rank) {
   const base::LockHolder lock(connections_lock);
   if (rank < 0 || rank >= known->count) {
     return;

@@ -57,8 +57,8 @@ bool look_for_peers();
 bool look_whether_dead(Peer& peer);
 /// Puts all connections in the epoll instance, now and when they are made, until it is closed. False: they do not fit.
 bool watch_connections(int epoll);
-/// Makes the descriptor of that rank's process readable (descriptor.h).
-void ring_descriptor_of(int rank);
+/// Sends a byte on the connection with that rank, if there is one: its descriptor (descriptor.h) becomes readable.
+void send_ring(int rank);
 /// What peers have rung is taken back; of those that have died, for good.
 void take_rings();
 /// Sleeps until somebody connects or answers, or the time is over.

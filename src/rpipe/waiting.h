@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "base/system_calls.h"
+#include "rpipe/descriptor.h"
 #include "rpipe/host.h"
 #include "rpipe/peers.h"
 

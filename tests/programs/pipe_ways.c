@@ -1,7 +1,8 @@
-/* What holds of pipes by RPIPE_MPI alone, between ranks 0 and 1: which ends fit, which thread may send, and that MPI_Finalize()
- * ends where much was written and never read. Prints "right" on rank 0. usage: pipe_ways */
+/* What holds of pipes by RPIPE_MPI alone, between ranks 0 and 1: which ends fit, that waiting in vain ends, which thread may
+ * send, and that MPI_Finalize() ends where much was written and never read. Prints "right" on rank 0. usage: pipe_ways */
 #include <errno.h>
 #include <mpi.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,44 @@ static void* receive_in_another_thread(void* unused) {
   return NULL;
 }
 
+static void wait_by_the_descriptor(struct rpipe_options options, int peer) {
+  enum { kMessages = 50 };
+  expect(rpipe_open(&between, peer, self == 0 ? RPIPE_WRITER : RPIPE_READER, &options) == 0, "an open");
+  for (int each = 0; each < kMessages; ++each) {
+    if (self == 0) {
+      usleep(each % 10 == 0 ? 5000 : 0);
+      expect(rpipe_send(between, &each, sizeof each, RPIPE_FOREVER) == 0, "a send");
+      continue;
+    }
+    int number = -1;
+    while (rpipe_arm(&between, NULL, 1) == 0) {
+      struct pollfd readable = {.fd = rpipe_descriptor(), .events = POLLIN};
+      expect(poll(&readable, 1, 60000) == 1, "a descriptor");
+    }
+    expect(rpipe_receive(between, &number, sizeof number, NULL, RPIPE_NOWAIT) == 0 && number == each, "a message");
+  }
+  expect(rpipe_close(between, RPIPE_FOREVER) == 0, "a close");
+}
+
+/* Both fill what there is: one at least is told, reads and closes; the other is told of that then, if not of both. */
+static void wait_for_each_other(struct rpipe_options options, int peer) {
+  int error = 0;
+  int told = 0;
+  options.width = 2;
+  expect(rpipe_open(&between, peer, RPIPE_BOTH, &options) == 0, "an open");
+  while ((error = rpipe_send(between, "x", 1, RPIPE_FOREVER)) == 0) {
+  }
+  expect(error == -EDEADLK || error == -EPIPE, rpipe_error(error));
+  for (uint32_t each = 0; error == -EDEADLK && each < options.width; ++each) {
+    char byte = 0;
+    expect(rpipe_receive(between, &byte, 1, NULL, RPIPE_FOREVER) == 0 && byte == 'x', "what had come");
+  }
+  (void)rpipe_close(between, RPIPE_NOWAIT);
+  error = error == -EDEADLK;
+  MPI_Allreduce(&error, &told, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  expect(told > 0, "nobody was told");
+}
+
 int main(int argc, char** argv) {
   int level;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
@@ -54,8 +93,11 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD); /* who closes first must not be what the other one is told */
   rpipe_close(between, RPIPE_NOWAIT);
 
-  /* MPI may want its main thread: what another one has written goes when that one waits. */
   options.backend = RPIPE_MPI;
+  wait_by_the_descriptor(options, peer);
+  wait_for_each_other(options, peer);
+
+  /* MPI may want its main thread: what another one has written goes when that one waits. */
   options.flags = RPIPE_THREADS;
   options.channel = 1;
   expect(rpipe_open(&between, peer, RPIPE_BOTH, &options) == 0, "an open");
