@@ -1,5 +1,4 @@
-// See cores.h. A quota of any ancestor binds; inside a container, which sees its own cgroup as the root, the path that
-// /proc/self/cgroup names may not exist below the mount, and then what exists of it counts.
+// See cores.h. A quota of any ancestor binds.
 #include "node/cores.h"
 
 #include <fcntl.h>
@@ -12,23 +11,12 @@
 
 #include "base/launchers.h"
 #include "base/system_calls.h"
+#include "node/cgroups.h"
 
 namespace headroom::node {
 namespace {
 
 using base::system_call;
-
-/// Reads the beginning of a small file; false if there is none.
-bool read_text(const char* path, char* text, size_t room) {
-  const long file = system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-  if (base::is_error(file)) {
-    return false;
-  }
-  const long bytes = system_call(SYS_read, file, text, room - 1);
-  (void)system_call(SYS_close, file);
-  text[bytes > 0 ? bytes : 0] = 0;
-  return bytes > 0;
-}
 
 /// The quota that one folder of the hierarchy sets.
 uint32_t quota_of(const char* folder, bool unified) {
@@ -49,32 +37,6 @@ uint32_t quota_of(const char* folder, bool unified) {
     return kMaxCores;
   }
   return static_cast<uint32_t>(std::min<long>((quota + period - 1) / period, kMaxCores));
-}
-
-/// The tightest quota from `mount`/`path` up to `mount`.
-uint32_t quota_up_from(const char* mount, const char* path, bool unified) {
-  char folder[768];
-  const size_t top = strlen(mount);
-  (void)snprintf(folder, sizeof folder, "%s%s", mount, path);
-  uint32_t tightest = kMaxCores;
-  for (;;) {
-    tightest = std::min(tightest, quota_of(folder, unified));
-    char* last = strrchr(folder, '/');
-    if (last == nullptr || static_cast<size_t>(last - folder) < top) {
-      return tightest;
-    }
-    *last = 0;
-  }
-}
-
-bool has_controller(const char* list, const char* name) {
-  const size_t length = strlen(name);
-  for (const char* at = list; (at = strstr(at, name)) != nullptr; at += length) {
-    if ((at == list || at[-1] == ',') && (at[length] == 0 || at[length] == ',')) {
-      return true;
-    }
-  }
-  return false;
 }
 
 /// The cores in a list such as "0-3,8".
@@ -178,28 +140,14 @@ cpu_set_t cores_of_helper(const Ledger& ledger, const cpu_set_t& own, pid_t laun
 }
 
 uint32_t quota_in_cores(const char* own_cgroups, const char* root) {
-  static char text[4096];
-  if (!read_text(own_cgroups, text, sizeof text)) {
-    return kMaxCores;
-  }
   uint32_t tightest = kMaxCores;
-  char* rest = nullptr;
-  for (char* line = strtok_r(text, "\n", &rest); line != nullptr; line = strtok_r(nullptr, "\n", &rest)) {
-    char* controllers = strchr(line, ':');  // "4:cpu,cpuacct:/path", in version 2 "0::/path"
-    char* path = controllers != nullptr ? strchr(controllers + 1, ':') : nullptr;
-    if (path == nullptr) {
-      continue;
-    }
-    *path++ = 0;
-    ++controllers;
-    const bool unified = *controllers == 0;
-    if (!unified && !has_controller(controllers, "cpu")) {
-      continue;
-    }
-    char mount[256];
-    (void)snprintf(mount, sizeof mount, "%s%s", root, unified ? "" : "/cpu");
-    tightest = std::min(tightest, quota_up_from(mount, strcmp(path, "/") == 0 ? "" : path, unified));
-  }
+  visit_cgroups(
+      own_cgroups, root, "cpu",
+      [](const char* folder, bool unified, void* least) {
+        auto& quota = *static_cast<uint32_t*>(least);
+        quota = std::min(quota, quota_of(folder, unified));
+      },
+      &tightest);
   return tightest;
 }
 

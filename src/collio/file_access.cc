@@ -1,0 +1,93 @@
+// See file_access.h.
+#include "collio/file_access.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+
+#include "base/system_calls.h"
+
+namespace headroom::collio {
+namespace {
+
+using base::system_call;
+
+constexpr int64_t kGpfs = 0x47504653;  // not in the kernel's headers
+constexpr int64_t kBeeGfs = 0x19830326;
+constexpr int64_t kZfs = 0x2fc12fc1;
+
+int64_t read_all(const FileAccess& file, char* to, int64_t bytes, int64_t position) {
+  int64_t done = 0;
+  while (done < bytes) {
+    const long got = system_call(SYS_pread64, file.descriptor, to + done, bytes - done, position + done);
+    if (got == -EINTR) {
+      continue;
+    }
+    if (base::is_error(got)) {
+      return got;
+    }
+    if (got == 0) {
+      break;
+    }
+    done += got;
+  }
+  return done;
+}
+
+int write_all(const FileAccess& file, const char* from, int64_t bytes, int64_t position) {
+  int64_t done = 0;
+  while (done < bytes) {
+    const long written = system_call(SYS_pwrite64, file.descriptor, from + done, bytes - done, position + done);
+    if (written == -EINTR) {
+      continue;
+    }
+    if (base::is_error(written)) {
+      return static_cast<int>(-written);
+    }
+    done += written;
+  }
+  return 0;
+}
+
+void push(const FileAccess& file, int64_t position, int64_t bytes) {
+  (void)system_call(SYS_sync_file_range, file.descriptor, position, bytes, SYNC_FILE_RANGE_WRITE);
+}
+
+int drop(const FileAccess& file, int64_t position, int64_t bytes) {
+  const long error = system_call(SYS_sync_file_range, file.descriptor, position, bytes,
+                                 SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  (void)system_call(SYS_fadvise64, file.descriptor, position, bytes, POSIX_FADV_DONTNEED);
+  return base::is_error(error) && (error == -EIO || error == -ENOSPC || error == -EDQUOT) ? static_cast<int>(-error) : 0;
+}
+
+}  // namespace
+
+FileAccess posix_file(int descriptor) { return {read_all, write_all, push, drop, descriptor}; }
+
+FileSystem file_system_of(int descriptor, int64_t& block_bytes) {
+  struct statfs64 about = {};
+  if (base::is_error(system_call(SYS_fstatfs, descriptor, &about))) {
+    return FileSystem::kOther;
+  }
+  block_bytes = about.f_bsize > 0 ? about.f_bsize : 4096;
+  switch (static_cast<int64_t>(static_cast<uint32_t>(about.f_type))) {
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+    case kZfs:
+      return FileSystem::kLocal;
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+      return FileSystem::kMemory;
+    case kGpfs:
+    case kBeeGfs:
+      return FileSystem::kParallel;
+    default:
+      return FileSystem::kOther;
+  }
+}
+
+}  // namespace headroom::collio

@@ -1,0 +1,32 @@
+// How the engine reads and writes a file: a table of functions, so that a test can let them fail.
+//
+// Positions and lengths are bytes. Errors are the kernel's, positive (ENOSPC, EIO).
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::collio {
+
+struct FileAccess {
+  /// Reads until the end of the file or `bytes`; -error, or how many were read.
+  int64_t (*read)(const FileAccess& file, char* to, int64_t bytes, int64_t position);
+  /// Writes all of it; 0 or an error.
+  int (*write)(const FileAccess& file, const char* from, int64_t bytes, int64_t position);
+  /// Begins to write pages of the cache to the disk.
+  void (*push)(const FileAccess& file, int64_t position, int64_t bytes);
+  /// Waits until that is done, and takes the pages out of the cache; an error, if the disk had one.
+  int (*drop)(const FileAccess& file, int64_t position, int64_t bytes);
+  int descriptor = -1;
+};
+
+/// The system calls.
+FileAccess posix_file(int descriptor);
+
+enum class FileSystem { kLocal, kMemory, kParallel, kOther };
+
+/// What kind of file system an open file lies in, and the size of its blocks in bytes. kLocal: the node's own, with a page
+/// cache; kMemory: tmpfs; kParallel: of several nodes, and coherent (GPFS, BeeGFS); kOther: to be left to the MPI library,
+/// which may know it.
+FileSystem file_system_of(int descriptor, int64_t& block_bytes);
+
+}  // namespace headroom::collio
