@@ -404,6 +404,7 @@ const CoreFunctions kCore = {
     [](void* place) { static_cast<direct::Waiting*>(place)->~Waiting(); },
     direct::endpoint_functions(),
     direct::window_functions(),
+    collio::io_functions(),
 };
 
 }  // namespace

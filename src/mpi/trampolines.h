@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "collio/functions.h"
 #include "direct/endpoint.h"
 #include "direct/window.h"
 #include "mpi/function_table.h"
@@ -90,6 +91,7 @@ struct CoreFunctions {
   void (*wait_direct_end)(void* place);
   direct::EndpointFunctions endpoint;
   direct::WindowFunctions windows;
+  collio::IoFunctions io;
 };
 
 using BackendInit = void (*)(BackendRequest* request, const CoreFunctions* core);

@@ -15,6 +15,8 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -444,6 +446,10 @@ int wrap_Abort(MPI_Comm comm, int errorcode) {
 
 #include "completion.inc"
 #include "point_to_point.inc"
+
+#include "file_calls.inc"
+#include "file_messages.inc"
+#include "files.inc"
 
 template <int kProfiled>
 int wrap_Alloc_mem(MPI_Aint size, MPI_Info info, void* baseptr) {
