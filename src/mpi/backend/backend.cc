@@ -447,9 +447,11 @@ int wrap_Abort(MPI_Comm comm, int errorcode) {
 #include "completion.inc"
 #include "point_to_point.inc"
 
-#include "file_calls.inc"
 #include "file_messages.inc"
+
 #include "files.inc"
+
+#include "file_calls.inc"
 
 template <int kProfiled>
 int wrap_Alloc_mem(MPI_Aint size, MPI_Info info, void* baseptr) {
