@@ -32,7 +32,7 @@ void Waiting::pause() {
     also_elsewhere_ = poke_();
     endpoint().look_after_peers();
   }
-  if (rounds_ > kSpins && sched::waiters_may_sleep()) {
+  if (rounds_ > kSpins && (for_file_ || sched::waiters_may_sleep())) {
     pause_or_sleep();
     return;
   }
@@ -72,8 +72,10 @@ void Waiting::pause_or_sleep() {
   }
   announced_ = false;
   trace::count(trace::Counter::kDirectSleeps);
-  base::futex_wait(&root.bell, bell_, also_elsewhere_ ? kShortSleepNs : kLongestSleepNs, true);
-  timer_woke_ = !also_elsewhere_ && root.bell.load(std::memory_order_relaxed) == bell_;
+  // Who expects nobody to sleep may miss that this rank does (Endpoint::wake()).
+  const bool shortly = also_elsewhere_ || !sched::waiters_may_sleep();
+  base::futex_wait(&root.bell, bell_, shortly ? kShortSleepNs : kLongestSleepNs, true);
+  timer_woke_ = !shortly && root.bell.load(std::memory_order_relaxed) == bell_;
   if (gave_slot_up_) {
     sched::look_at_wait();
   }

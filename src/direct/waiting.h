@@ -17,8 +17,9 @@ namespace headroom::direct {
 
 class Waiting {
  public:
-  /// `poke` gives the library progress, and says whether this rank waits for something of it too.
-  explicit Waiting(bool (*poke)()) : poke_(poke) {}
+  /// `poke` gives the library progress, and says whether this rank waits for something of it too. `for_file`: it waits for a
+  /// collective call on a file, which takes long, and whose other ranks and threads need the processors.
+  explicit Waiting(bool (*poke)(), bool for_file = false) : poke_(poke), for_file_(for_file) {}
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
@@ -30,6 +31,7 @@ class Waiting {
   void pause_or_sleep();
 
   bool (*poke_)();
+  bool for_file_;
   uint32_t rounds_ = 0;
   uint32_t bell_ = 0;
   bool also_elsewhere_ = false;  // nobody rings for what comes from there

@@ -399,7 +399,7 @@ const CoreFunctions kCore = {
     [] { trace::count(trace::Counter::kCollectivesStaged); },
     [] { trace::count(trace::Counter::kCollectivesByTally); },
     use_direct,
-    [](void* place, bool (*poke)()) { new (place) direct::Waiting(poke); },
+    [](void* place, bool (*poke)(), bool for_file) { new (place) direct::Waiting(poke, for_file); },
     [](void* place) { static_cast<direct::Waiting*>(place)->pause(); },
     [](void* place) { static_cast<direct::Waiting*>(place)->~Waiting(); },
     direct::endpoint_functions(),

@@ -86,7 +86,7 @@ struct CoreFunctions {
   void (*count_staged_collective)();
   void (*count_collective_by_tally)();
   void (*use_direct)(bool on, bool refused);
-  void (*wait_direct_begin)(void* place, bool (*poke)());
+  void (*wait_direct_begin)(void* place, bool (*poke)(), bool for_file);
   void (*wait_direct_pause)(void* place);
   void (*wait_direct_end)(void* place);
   direct::EndpointFunctions endpoint;
