@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <new>
 
@@ -137,11 +136,12 @@ IoFunctions io_functions() {
   functions.is_wanted = [] { return base::settings().collective_io == base::CollectiveIoChoice::kAuto; };
   functions.count = count_call;
   functions.count_passed = count_passed;
-  functions.say_not_posix = [](const char* path, int error) {
-    base::log_warning(
-        "MPI_File_open: the hint headroom_driver=posix cannot be had for %s: %s; leave the hint out, or use "
-        "headroom_driver=library",
-        path, strerror(error));
+  functions.say_not_posix = [](const char* path, IoPassedFor why) {
+    const char* const reason = why == IoPassedFor::kAsked  ? "--collective-io is off"
+                               : why == IoPassedFor::kMode ? "it is opened for sequential access"
+                                                           : "some rank cannot open it a second time, or its name has a prefix";
+    base::log_warning("MPI_File_open: the hint headroom_driver=posix cannot be had for %s: %s; leave the hint out", path,
+                      reason);
   };
   return functions;
 }

@@ -54,7 +54,7 @@ struct IoFunctions {
   bool (*is_wanted)();  // --collective-io
   void (*count)(const IoSummary& call);
   void (*count_passed)(IoPassedFor why);
-  void (*say_not_posix)(const char* path, int error);  // although a hint demands it
+  void (*say_not_posix)(const char* path, IoPassedFor why);  // although a hint demands it
 };
 IoFunctions io_functions();
 

@@ -1,0 +1,129 @@
+"""Collective access to files (MPI_File_write_all and its kin): right whatever the views, on one node and several, while memory is
+short, when the disk is full; and left to the library where it must be."""
+
+import re
+
+import pytest
+
+from conftest import compile_program, environment, headroom_run, on_nodes, plain_run
+from small_disk import small_disk
+from variants import every_second, only_in_suites
+
+MIB = 1 << 20
+REASONS = ("for_file_system", "for_mode", "for_representation", "for_datatypes", "for_arguments", "as_asked")
+
+
+def passed(run) -> set[str]:
+    return {why for why in REASONS if run.total(f"io_passed_{why}") > 0}
+
+
+def random_views(mpi, tmp_path, ranks: int, nodes: int, seed: int, rounds: int, *hints, **settings):
+    program = compile_program(mpi, "collective_files.c")
+    before = [*mpi.command(ranks), *(on_nodes(nodes) if nodes > 1 else [])]
+    run = headroom_run([program, tmp_path / "file", seed, rounds, *hints], tmp_path, before=before, **settings)
+    assert run.status == 0, run.errors
+    assert run.output == f"right: {rounds} rounds of {ranks} ranks\n"
+    return run
+
+
+@every_second("mpi", "nodes")
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=only_in_suites)])
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (5, 1), (4, 2), (7, 3)])
+def test_random_views_and_memory_types(mpi, ranks, nodes, seed, tmp_path):
+    run = random_views(mpi, tmp_path, ranks, nodes, seed, 50, memory="1G")
+    assert run.total("io_writes") == run.total("io_reads") == 50 * ranks
+    assert passed(run) == set()
+    assert 0 < run.total("io_apart") < 100 * ranks
+    assert run.total("io_windows_read_first") > 0
+    assert run.total("io_aggregated") > 0
+
+
+def test_small_windows_and_one_aggregator(mpi, tmp_path):
+    """As hints say: many windows a call, and only one rank has any."""
+    run = random_views(mpi, tmp_path, 4, 2, 3, 20, "cb_buffer_size=16384", "cb_nodes=1", memory="1G")
+    ranks = [rank for report in run.reports for rank in report["ranks"]]
+    aggregated = [rank["io_aggregated"] for rank in ranks if rank["io_aggregated"] > 0]
+    assert run.total("io_windows") > 5 * sum(aggregated) / 2
+    assert max(rank["io_window_bytes_peak"] for rank in ranks) <= 8192
+    assert sum(aggregated) + run.total("io_apart") / 4 <= 40  # one rank a call
+
+
+@every_second("mpi", "engine", "piece")
+@pytest.mark.parametrize("piece", [4096, 40, 1 << 19])
+def test_arrays_larger_than_memory(mpi, engine, piece, tmp_path):
+    program = compile_program(mpi, "collective_arrays.c")
+    each = 20 if piece == 40 else 40
+    run = headroom_run(
+        [program, tmp_path / "file", each // 40 * 40 or 20, piece],
+        tmp_path,
+        before=mpi.command(4),
+        memory="64M",
+        engine=engine,
+        files=4 * each * MIB * 2,
+    )
+    assert run.status == 0, run.errors
+    assert run.output == "right\n"
+    assert run.engines() == {engine}
+    assert run.short_of_memory
+    assert (run.total("io_writes"), run.total("io_reads")) == (4, 4)
+    assert run.total("io_windows") >= 2 * 4 * each // 2
+    assert run.total("io_windows_read_first") == 0
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_full_disk_is_everybodys_error(mpi, nodes, tmp_path):
+    """No rank waits for another one, and each hears of it."""
+    program = compile_program(mpi, "collective_arrays.c")
+    with small_disk(tmp_path, 24) as disk:
+        before = [*mpi.command(4), *(on_nodes(nodes) if nodes > 1 else [])]
+        run = headroom_run([program, disk / "file", 16, 4096], tmp_path, before=before, memory="1G")
+    assert run.status == 0, run.errors
+    assert sorted(run.output.splitlines()) == [f"rank {rank}: write: no space" for rank in range(4)]
+    assert run.total("io_errors") >= 1
+
+
+def test_left_to_the_library(mpi, tmp_path):
+    """All ranks alike, with the same result, and it is counted why."""
+    program = compile_program(mpi, "collective_arrays.c")
+
+    def why(*hints, file=tmp_path / "file", env=None, **settings):
+        run = headroom_run([program, file, 1, 4096, *hints], tmp_path, before=mpi.command(2), env=env, memory="1G", **settings)
+        assert (run.status, run.output) == (0, "right\n"), run.errors
+        assert (run.total("io_writes") == 0) == (passed(run) != set())
+        return passed(run)
+
+    assert why() == set()
+    assert why("headroom_driver=posix") == set()
+    assert why("headroom_driver=library") == {"as_asked"}
+    assert why("romio_cb_write=disable", "romio_cb_read=disable") == {"as_asked"}
+    assert why(collective_io="off") == {"as_asked"}
+    assert why(env={**environment(), "ATOMIC": "1"}) == {"for_mode"}
+
+
+def test_what_is_demanded_and_cannot_be_had_is_refused(mpi, tmp_path):
+    program = compile_program(mpi, "collective_arrays.c")
+    for settings, env, why in (
+        ({"collective_io": "off"}, None, "--collective-io is off"),
+        ({}, {**environment(), "ROMIO_FSTYPE_FORCE": "ufs:"}, "its name has a prefix"),
+    ):
+        run = headroom_run(
+            [program, tmp_path / "file", 1, 4096, "headroom_driver=posix"],
+            tmp_path,
+            before=mpi.command(2),
+            env=env,
+            memory="1G",
+            **settings,
+        )
+        assert run.output.count("cannot open") == 2
+        assert re.search(f"headroom_driver=posix cannot be had for .*{why}", run.errors)
+
+
+def test_results_are_the_librarys(mpi, tmp_path):
+    """What a file has in it after the library's own calls, and after ours."""
+    program = compile_program(mpi, "collective_arrays.c")
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    run = headroom_run([program, ours, 2, 808], tmp_path, before=mpi.command(3), memory="1G")
+    assert run.total("io_writes") == 3
+    plain = plain_run([*mpi.command(3), program, theirs, 2, 808])
+    assert run.output == plain.stdout == "right\n"
+    assert ours.read_bytes() == theirs.read_bytes()
