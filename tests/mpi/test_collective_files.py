@@ -1,5 +1,5 @@
-"""Collective access to files (MPI_File_write_all and its kin): right whatever the views, on one node and several, while memory is
-short, when the disk is full; and left to the library where it must be."""
+"""Collective access to files (MPI_File_write_all and its kin): right whatever the views, on one node and several, while memory
+is short, when the disk is full; and left to the library where it must be."""
 
 import re
 
