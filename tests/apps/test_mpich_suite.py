@@ -37,12 +37,23 @@ FOLDERS = [
     "errors/group",
     "errors/pt2pt",
     "errors/rma",
+    "io",
+    "errors/io",
 ]
-CALLS_ONLY = ["errhan", "info", "errors/basic", "errors/comm", "errors/datatype", "errors/group"]  # these hardly send anything
+CALLS_ONLY = [
+    "errhan",
+    "info",
+    "errors/basic",
+    "errors/comm",
+    "errors/datatype",
+    "errors/group",
+    "errors/io",
+]  # these hardly send anything
 SECONDS = 120
 # Of the tests that a folder lists, at least so many pass. Others fail without Headroom, too: some use what newer versions of
 # MPI no longer have, and some (of topologies and attributes) expect of Open MPI what MPICH does.
 SHARE_THAT_PASSES = 0.75
+SHARE_OF_FILES = 0.5  # some need what MPICH's build makes, or file systems of its own
 
 
 class Case(NamedTuple):
@@ -114,5 +125,5 @@ def test_mpich_suite(library, folder, tmp_path):
         elif passes_plain(case, library):
             worse[str(case)] = run.output[-1000:] + run.errors[-1000:]
     assert not worse
-    assert passed >= SHARE_THAT_PASSES * len(listed) and listed
+    assert passed >= (SHARE_OF_FILES if folder.endswith("io") else SHARE_THAT_PASSES) * len(listed) and listed
     assert direct >= len(listed) or folder in CALLS_ONLY
