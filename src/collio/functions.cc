@@ -63,7 +63,7 @@ int64_t before(const Opening& opening, const ViewOfPieces& view, int64_t positio
 void count_call(const IoSummary& call) {
   using trace::Counter;
   trace::count(call.writes ? Counter::kIoWrites : Counter::kIoReads);
-  trace::count(call.writes ? Counter::kIoWrittenBytes : Counter::kIoReadBytes, static_cast<uint64_t>(call.bytes));
+  trace::count(call.writes ? Counter::kIoWritesBytes : Counter::kIoReadsBytes, static_cast<uint64_t>(call.bytes));
   trace::count(Counter::kIoApart, call.apart ? 1 : 0);
   trace::count(Counter::kIoAggregated, call.aggregated ? 1 : 0);
   trace::count(Counter::kIoWindows, static_cast<uint64_t>(call.outcome.windows));

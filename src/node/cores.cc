@@ -16,8 +16,6 @@
 namespace headroom::node {
 namespace {
 
-using base::system_call;
-
 /// The quota that one folder of the hierarchy sets.
 uint32_t quota_of(const char* folder, bool unified) {
   char path[1024];

@@ -40,7 +40,8 @@ uint64_t counter(const Member& member, Counter which) {
 /// The sum of all processes' (of those that say how much memory a process had at most: of what each had at its own time); or
 /// the most of any, where only that means something.
 uint64_t total(const node::Ledger& ledger, Counter which) {
-  const bool is_most = which == Counter::kSlotWaitNsPeak || which == Counter::kMessagesUnexpectedPeak;
+  const bool is_most =
+      which == Counter::kSlotWaitNsPeak || which == Counter::kMessagesUnexpectedPeak || which == Counter::kIoWindowBytesPeak;
   uint64_t all = 0;
   for (const Member& member : ledger.members) {
     if (took_part(member)) {
@@ -427,6 +428,29 @@ bool add_messages(Summary& out, const node::Ledger& ledger) {
   return true;
 }
 
+/// Collective calls on files, of all ranks.
+bool add_files(Summary& out, const node::Ledger& ledger) {
+  const auto ours = total(ledger, Counter::kIoWrites) + total(ledger, Counter::kIoReads);
+  const auto calls = ours + total(ledger, Counter::kIoPassedForFileSystem) + total(ledger, Counter::kIoPassedForMode) +
+                     total(ledger, Counter::kIoPassedForRepresentation) + total(ledger, Counter::kIoPassedForDatatypes) +
+                     total(ledger, Counter::kIoPassedForArguments) + total(ledger, Counter::kIoPassedAsAsked);
+  if (calls == 0) {
+    return false;
+  }
+  const uint64_t largest = total(ledger, Counter::kIoWindowBytesPeak);
+  const Size written = in_units(total(ledger, Counter::kIoWritesBytes));
+  const Size read = in_units(total(ledger, Counter::kIoReadsBytes));
+  const Size window = in_units(largest);
+  out.add("headroom:   files     %llu of %llu collective calls, %.1f %s written, %.1f %s read",
+          static_cast<unsigned long long>(ours), static_cast<unsigned long long>(calls), written.number, written.unit,
+          read.number, read.unit);
+  if (largest > 0) {
+    out.add(", windows of up to %.1f %s", window.number, window.unit);
+  }
+  out.add("\n");
+  return true;
+}
+
 /// Says nothing of a run in which nothing was allocated or sent.
 void write_summary(const node::Ledger& ledger, const char* host) {
   Summary out;
@@ -434,9 +458,11 @@ void write_summary(const node::Ledger& ledger, const char* host) {
   add_memory(out, ledger);
   add_storage(out, ledger);
   const bool has_messages = add_messages(out, ledger);
+  const bool has_files = add_files(out, ledger);
   // Programs that have nothing large are said nothing of, unless they have much of the budget all the same.
   const bool has_much = ledger.peak_resident_bytes.load(std::memory_order_relaxed) > ledger.budget / 4;
-  if (has_messages || has_much || total(ledger, Counter::kAllocatedBytesPeak) + total(ledger, Counter::kStaticBytes) > 0) {
+  if (has_messages || has_files || has_much ||
+      total(ledger, Counter::kAllocatedBytesPeak) + total(ledger, Counter::kStaticBytes) > 0) {
     out.write();
   }
 }

@@ -98,6 +98,7 @@ void make_job(Job& job, std::mt19937& random, int size, int64_t scale, int64_t m
 bool run(Job& job, bool writes, std::mt19937& random, std::vector<Outcome>& outcomes, Mail& mail) {
   const auto size = static_cast<int>(job.ranks.size());
   std::vector<Mailbox> boxes;
+  boxes.reserve(static_cast<size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     boxes.push_back({&mail, rank});
   }

@@ -88,6 +88,7 @@ TEST(CollioPlan, APoorGroupIsMerged) {
 
 TEST(CollioPlan, NoMoreAggregatorsThanAllowedOrWorthIt) {
   std::vector<NodeAccess> nodes;
+  nodes.reserve(8);
   for (int node = 0; node < 8; ++node) {
     nodes.push_back({node, 0, 64 * kMiB, (10 + node) * kMiB});
   }

@@ -12,6 +12,8 @@ REASONS = ("other_nodes", "communicator", "arguments", "partitions")
 REASONS_OF_COLLECTIVES = ("other_nodes", "communicator", "operation")
 PASSED = tuple(f"passed_for_{why}" for why in REASONS)
 PASSED_COLLECTIVES = tuple(f"collectives_passed_for_{why}" for why in REASONS_OF_COLLECTIVES)
+PASSED_FILES = tuple(f"io_passed_for_{why}" for why in ("file_system", "mode", "representation", "datatypes", "arguments"))
+PASSED_FILES += ("io_passed_as_asked",)
 ONE_SIDED = ("puts_direct", "gets_direct", "folds_direct")
 # What the page shows, in order. one_sided_bytes is a row of its own; other bytes stand beside the counter that they belong to.
 GROUPS = {
@@ -36,7 +38,16 @@ GROUPS = {
         "blocks_brought_for_messages",
         "peers_asked_for_blocks",
     ),
-    "Left to the MPI library": (*PASSED, *PASSED_COLLECTIVES, "windows_passed"),
+    "Collective calls on files": (
+        "io_writes",
+        "io_reads",
+        "io_apart",
+        "io_aggregated",
+        "io_windows",
+        "io_windows_read_first",
+        "io_errors",
+    ),
+    "Left to the MPI library": (*PASSED, *PASSED_COLLECTIVES, "windows_passed", *PASSED_FILES),
     "Waiting": (
         "messages_unexpected",
         "messages_unexpected_peak",
