@@ -7,7 +7,6 @@
 #include <new>
 
 #include "base/system_calls.h"
-#include "collio/user_memory.h"
 #include "collio/window_memory.h"
 
 namespace headroom::collio {
@@ -63,6 +62,7 @@ bool Aggregator::begin(const CallDescription& call, const Domain& domain) {
     own_next_ = std::clamp<int64_t>(bytes_before(call.view, domain.begin) - own.skip, 0, own.bytes);
   }
   turn_ = call.rank;
+  own_ = UserStream(call.user);
   return true;
 }
 
@@ -453,18 +453,22 @@ void Aggregator::copy_own() {
   const Opening& opening = call_->openings[call_->rank];
   Window& window = current();
   const int64_t end = call_->writes ? window.end : std::min(window.end, outcome_.end_of_file);
-  const auto copy_piece = [&](direct::Walk& user, int64_t position, int64_t bytes) {
-    direct::Walk place({window.memory + (position - window.begin), static_cast<uint64_t>(bytes), nullptr});
-    direct::copy(call_->writes ? place : user, call_->writes ? user : place, static_cast<uint64_t>(bytes));
+  const auto copy_piece = [&](int64_t offset, int64_t position, int64_t bytes) {
+    char* const place = window.memory + (position - window.begin);
+    if (call_->writes) {
+      own_.copy_out(offset, bytes, place);
+    } else {
+      own_.copy_in(offset, bytes, place);
+    }
   };
   if (own.is_list) {
-    direct::Walk user(call_->user);
-    user.skip(static_cast<uint64_t>(own_next_));
     int64_t left = opening.bytes - own_next_;
     for (ViewWalk walk(call_->view, opening.skip + own_next_); left > 0 && walk.position() < window.end;) {
       const int64_t part = std::min({walk.left(), window.end - walk.position(), left});
       const int64_t readable = std::clamp<int64_t>(end - walk.position(), 0, part);
-      copy_piece(user, walk.position(), readable);
+      if (readable > 0) {
+        copy_piece(own_next_, walk.position(), readable);
+      }
       if (call_->writes) {
         window.coverage.mark(walk.position(), part);
       }
@@ -486,12 +490,10 @@ void Aggregator::copy_own() {
     } else if (place != nullptr) {
       gather(walk, window.memory, window.begin, place, bytes);
     } else {
-      direct::Walk user(call_->user);
-      user.skip(static_cast<uint64_t>(own.from));
-      for (int64_t left = bytes; left > 0;) {
-        const int64_t part = std::min(walk.left(), left);
-        copy_piece(user, walk.position(), part);
-        left -= part;
+      for (int64_t done = 0; done < bytes;) {
+        const int64_t part = std::min(walk.left(), bytes - done);
+        copy_piece(own.from + done, walk.position(), part);
+        done += part;
         walk.pass(part);
       }
     }

@@ -10,6 +10,7 @@
 #include "collio/call.h"
 #include "collio/coverage.h"
 #include "collio/file_worker.h"
+#include "collio/user_memory.h"
 
 namespace headroom::collio {
 
@@ -96,6 +97,7 @@ class Aggregator {
   bool discards_ = false;
   int64_t dropped_begin_ = 0;  // of the last range that was pushed
   int64_t dropped_end_ = 0;
+  UserStream own_{direct::Content{}};
   Outcome outcome_;
 };
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
+#include <unistd.h>
 
 #include "base/system_calls.h"
 
@@ -17,20 +18,19 @@ constexpr int64_t kGpfs = 0x47504653;  // not in the kernel's headers
 constexpr int64_t kBeeGfs = 0x19830326;
 constexpr int64_t kZfs = 0x2fc12fc1;
 
+// Through the C library's names, which are Headroom's: memory of the program's may be on storage, and must be there meanwhile.
+
 int64_t read_all(const FileAccess& file, char* to, int64_t bytes, int64_t position) {
   int64_t done = 0;
   while (done < bytes) {
-    const long got = system_call(SYS_pread64, file.descriptor, to + done, bytes - done, position + done);
-    if (got == -EINTR) {
-      continue;
-    }
-    if (base::is_error(got)) {
-      return got;
+    const ssize_t got = pread(file.descriptor, to + done, static_cast<size_t>(bytes - done), position + done);
+    if (got < 0 && errno != EINTR) {
+      return -errno;
     }
     if (got == 0) {
       break;
     }
-    done += got;
+    done += got > 0 ? got : 0;
   }
   return done;
 }
@@ -38,14 +38,11 @@ int64_t read_all(const FileAccess& file, char* to, int64_t bytes, int64_t positi
 int write_all(const FileAccess& file, const char* from, int64_t bytes, int64_t position) {
   int64_t done = 0;
   while (done < bytes) {
-    const long written = system_call(SYS_pwrite64, file.descriptor, from + done, bytes - done, position + done);
-    if (written == -EINTR) {
-      continue;
+    const ssize_t written = pwrite(file.descriptor, from + done, static_cast<size_t>(bytes - done), position + done);
+    if (written == 0 || (written < 0 && errno != EINTR)) {
+      return written == 0 ? ENOSPC : errno;
     }
-    if (base::is_error(written)) {
-      return static_cast<int>(-written);
-    }
-    done += written;
+    done += written > 0 ? written : 0;
   }
   return 0;
 }
@@ -61,9 +58,24 @@ int drop(const FileAccess& file, int64_t position, int64_t bytes) {
   return base::is_error(error) && (error == -EIO || error == -ENOSPC || error == -EDQUOT) ? static_cast<int>(-error) : 0;
 }
 
+/// Locks of the open file: those of the process would be gone with any descriptor of the file that it closes.
+void set_lock(const FileAccess& file, int64_t position, int64_t bytes, short kind) {
+  struct flock range = {};
+  range.l_type = kind;
+  range.l_whence = SEEK_SET;
+  range.l_start = position;
+  range.l_len = bytes;
+  // Where a file system has no locks it goes without.
+  while (system_call(SYS_fcntl, file.descriptor, kind == F_UNLCK ? F_OFD_SETLK : F_OFD_SETLKW, &range) == -EINTR) {
+  }
+}
+
+void lock(const FileAccess& file, int64_t position, int64_t bytes) { set_lock(file, position, bytes, F_WRLCK); }
+void unlock(const FileAccess& file, int64_t position, int64_t bytes) { set_lock(file, position, bytes, F_UNLCK); }
+
 }  // namespace
 
-FileAccess posix_file(int descriptor) { return {read_all, write_all, push, drop, descriptor}; }
+FileAccess posix_file(int descriptor) { return {read_all, write_all, push, drop, lock, unlock, descriptor}; }
 
 FileSystem file_system_of(int descriptor, int64_t& block_bytes) {
   struct statfs64 about = {};

@@ -16,6 +16,10 @@ struct FileAccess {
   void (*push)(const FileAccess& file, int64_t position, int64_t bytes);
   /// Waits until that is done, and takes the pages out of the cache; an error, if the disk had one.
   int (*drop)(const FileAccess& file, int64_t position, int64_t bytes);
+  /// Keeps others who lock it (other opened files of this machine, and ROMIO) from what lies there until unlock(); waits for
+  /// them.
+  void (*lock)(const FileAccess& file, int64_t position, int64_t bytes);
+  void (*unlock)(const FileAccess& file, int64_t position, int64_t bytes);
   int descriptor = -1;
 };
 

@@ -102,8 +102,16 @@ int write_window(const FileJob& job) {
   if (job.covered != nullptr && !job.fills_holes) {
     return write_stretches(job);
   }
-  const int error = job.covered != nullptr ? fill_holes(job) : 0;
-  return error != 0 ? error : job.file.write(job.file, job.memory, job.end - job.begin, job.begin);
+  const int64_t bytes = job.end - job.begin;
+  if (job.covered == nullptr) {
+    return job.file.write(job.file, job.memory, bytes, job.begin);
+  }
+  // Ranks that have opened the file on their own may be writing in the holes.
+  job.file.lock(job.file, job.begin, bytes);
+  const int filled = fill_holes(job);
+  const int error = filled != 0 ? filled : job.file.write(job.file, job.memory, bytes, job.begin);
+  job.file.unlock(job.file, job.begin, bytes);
+  return error;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // See functions.h.
 #include "collio/functions.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -9,7 +10,6 @@
 #include "base/log.h"
 #include "base/own_descriptors.h"
 #include "base/settings.h"
-#include "base/system_calls.h"
 #include "collio/window_memory.h"
 #include "direct/endpoint.h"
 #include "pager/pager.h"
@@ -92,6 +92,9 @@ void count_passed(IoPassedFor why) {
     case IoPassedFor::kArguments:
       trace::count(Counter::kIoPassedForArguments);
       return;
+    case IoPassedFor::kCommunicator:
+      trace::count(Counter::kIoPassedForCommunicator);
+      return;
     case IoPassedFor::kAsked:
       trace::count(Counter::kIoPassedAsAsked);
       return;
@@ -109,7 +112,8 @@ IoFunctions io_functions() {
   functions.describe = describe;
   functions.bytes_before = before;
   functions.open_file = [](const char* path, int flags) {
-    return base::own(base::system_call(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC));
+    const int file = open(path, flags | O_CLOEXEC);  // the name may be on storage
+    return file < 0 ? -errno : base::own(file);
   };
   functions.close_file = base::close_own;
   functions.posix_file = posix_file;
@@ -136,9 +140,13 @@ IoFunctions io_functions() {
   functions.is_wanted = [] { return base::settings().collective_io == base::CollectiveIoChoice::kAuto; };
   functions.count = count_call;
   functions.count_passed = count_passed;
+  functions.say_no_memory = [] {
+    base::log_error("no memory for a collective call on a file, whose other ranks would wait: the job ends");
+  };
   functions.say_not_posix = [](const char* path, IoPassedFor why) {
-    const char* const reason = why == IoPassedFor::kAsked  ? "--collective-io is off"
-                               : why == IoPassedFor::kMode ? "it is opened for sequential access"
+    const char* const reason = why == IoPassedFor::kCommunicator ? "its communicator's messages are the MPI library's"
+                               : why == IoPassedFor::kAsked      ? "--collective-io is off"
+                               : why == IoPassedFor::kMode       ? "it is opened for sequential access"
                                                            : "some rank cannot open it a second time, or its name has a prefix";
     base::log_warning("MPI_File_open: the hint headroom_driver=posix cannot be had for %s: %s; leave the hint out", path,
                       reason);

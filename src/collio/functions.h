@@ -14,6 +14,7 @@ enum class IoPassedFor : uint32_t {
   kRepresentation,  // the file's data are not the memory's
   kDatatypes,       // which cannot be taken apart, or a view that goes backwards
   kArguments,       // MPI forbids them: the library says so
+  kCommunicator,    // messages are not direct (--direct off, a tool), or the communicator is the library's
   kAsked,           // by a hint or by --collective-io
 };
 
@@ -54,6 +55,7 @@ struct IoFunctions {
   bool (*is_wanted)();  // --collective-io
   void (*count)(const IoSummary& call);
   void (*count_passed)(IoPassedFor why);
+  void (*say_no_memory)();                                   // before the job is ended for that
   void (*say_not_posix)(const char* path, IoPassedFor why);  // although a hint demands it
 };
 IoFunctions io_functions();

@@ -8,9 +8,6 @@
 namespace headroom::collio {
 namespace {
 
-/// A list that is longer is not worth its memory, and no library could keep it either.
-constexpr int64_t kMostPieces = int64_t{1} << 28;
-
 bool become_list(Pattern& pattern) {
   if (pattern.list == nullptr) {
     void* memory = malloc(sizeof(PieceList));
@@ -23,7 +20,7 @@ bool become_list(Pattern& pattern) {
     }
     pattern.nest = {};
   }
-  return pattern.list->pieces() < kMostPieces;
+  return true;
 }
 
 void add_nest(Pattern& into, const Nest& nest) {

@@ -10,6 +10,8 @@ namespace headroom::collio {
 namespace {
 
 constexpr int64_t kPiecesPerCheckpoint = 256;
+/// A list that is longer is not worth its memory, and no library could keep it either.
+constexpr int64_t kMostPieces = int64_t{1} << 28;
 constexpr uint64_t kMostOfNumber = 10;  // bytes
 
 /// Makes room for one more; false if there is no memory.
@@ -83,7 +85,7 @@ bool PieceList::add(int64_t position, int64_t bytes) {
     bytes_ += bytes;
     end_ += bytes;
     return true;
-  } else if (position < end_ || !write_pending()) {
+  } else if (position < end_ || pieces_ >= kMostPieces || !write_pending()) {
     return false;
   }
   pending_ = position;

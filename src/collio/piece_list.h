@@ -20,7 +20,8 @@ class PieceList {
   PieceList(const PieceList&) = delete;
   PieceList& operator=(const PieceList&) = delete;
 
-  /// The next piece; false if it lies before the end of the one before, or there is no memory: then the list is of no use.
+  /// The next piece; false if it lies before the end of the one before, there are too many, or there is no memory: then the
+  /// list is of no use.
   bool add(int64_t position, int64_t bytes);
   bool add(const Nest& nest);
   bool add(const PieceList& other, int64_t offset);

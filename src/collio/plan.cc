@@ -67,7 +67,7 @@ int deal(const NodeAccess* nodes, int count, int64_t begin, int64_t end, const P
       until = std::clamp(align_down(until, limits.alignment), at, end);
     }
     if (until > at) {
-      domains[made++] = {nodes[node].rank, at, until, std::min(window, until - at)};
+      domains[made++] = {nodes[node].rank, at, until, window};
       at = until;
     }
   }

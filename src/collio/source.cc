@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include <algorithm>
+#include <new>
 
 #include "base/system_calls.h"
-#include "collio/user_memory.h"
 #include "collio/window_memory.h"
 
 namespace headroom::collio {
@@ -61,9 +61,17 @@ bool Source::begin(const CallDescription& call, int first_slot) {
   for (int each = 0; each < call.domain_count; ++each) {
     const Domain& domain = call.domains[each];
     if (is_asked_by(call, domain)) {
-      links_[link].rank = domain.rank;
-      links_[link].next = own_bytes_before(call, domain.begin);
-      links_[link].left = own_bytes_before(call, domain.end) - links_[link].next;
+      const int64_t next = own_bytes_before(call, domain.begin);
+      new (&links_[link]) Link{.rank = domain.rank,
+                               .asked = false,
+                               .held = false,
+                               .tells_list = false,
+                               .list_buffer = -1,
+                               .next = next,
+                               .left = own_bytes_before(call, domain.end) - next,
+                               .ask = {},
+                               .lanes = {},
+                               .user = UserStream(call.user)};
       ++open_links_;
       expect(link++);
     }
@@ -115,7 +123,7 @@ bool Source::finish_transfers(int link) {
     }
     if (there.buffer >= 0) {
       if (!call_->writes) {
-        copy_in(call_->user, there.begin, bytes, buffer(there.buffer));
+        each.user.copy_in(there.begin, bytes, buffer(there.buffer));
       }
       buffer_used_[there.buffer] = false;
     }
@@ -181,7 +189,7 @@ bool Source::answer_of_nest(int link, int lane) {
       messages.receive(messages.context, slot_of(link, lane), each.rank, kTagOfData, place, ask.valid);
     } else {
       if (taken >= 0) {
-        copy_out(call_->user, ask.begin, ask.valid, place);
+        each.user.copy_out(ask.begin, ask.valid, place);
       }
       messages.send(messages.context, slot_of(link, lane), each.rank, kTagOfData, place, ask.valid);
     }
@@ -210,7 +218,7 @@ Batch Source::write_batch(Link& link, char* code, char* data) {
     walk.pass(part);
   }
   if (call_->writes && batch.data_bytes > 0) {
-    copy_out(call_->user, link.next, batch.data_bytes, data);
+    link.user.copy_out(link.next, batch.data_bytes, data);
   }
   batch.code_bytes = reinterpret_cast<char*>(at) - code - static_cast<int64_t>(sizeof(Batch));
   batch.next = batch.data_bytes < link.left ? walk.position() : INT64_MAX;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "collio/call.h"
+#include "collio/user_memory.h"
 
 namespace headroom::collio {
 
@@ -39,6 +40,7 @@ class Source {
     int64_t left;  // bytes that have not been asked for
     Ask ask;
     Lane lanes[kLanes];
+    UserStream user;
   };
 
   void expect(int link);

@@ -33,6 +33,10 @@ char* map_counted(int64_t bytes) {
     }
     (void)system_call(SYS_close, file);
   }
+  if (memory == nullptr) {  // no descriptor, or a limit on files: measured with what is not Headroom's, then
+    const long place = system_call(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memory = base::is_error(place) ? nullptr : reinterpret_cast<char*>(place);
+  }
   if (memory != nullptr) {
     (void)system_call(SYS_madvise, memory, bytes, MADV_DONTFORK);
     (void)system_call(SYS_madvise, memory, bytes, MADV_DONTDUMP);
@@ -67,7 +71,7 @@ void give_back_window_memory(char* memory, int64_t bytes) {
 }
 
 int64_t room_for_windows() {
-  int64_t room = node::memory_left();
+  int64_t room = std::min(node::memory_left(), INT64_MAX / 4);
   if (pager::is_running()) {
     const node::Ledger& ledger = *pager::session().ledger;
     room = std::min(room, std::max(ledger.free_bytes.load(std::memory_order_relaxed), ledger.budget / kPartOfBudget));

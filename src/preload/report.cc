@@ -433,7 +433,8 @@ bool add_files(Summary& out, const node::Ledger& ledger) {
   const auto ours = total(ledger, Counter::kIoWrites) + total(ledger, Counter::kIoReads);
   const auto calls = ours + total(ledger, Counter::kIoPassedForFileSystem) + total(ledger, Counter::kIoPassedForMode) +
                      total(ledger, Counter::kIoPassedForRepresentation) + total(ledger, Counter::kIoPassedForDatatypes) +
-                     total(ledger, Counter::kIoPassedForArguments) + total(ledger, Counter::kIoPassedAsAsked);
+                     total(ledger, Counter::kIoPassedForArguments) + total(ledger, Counter::kIoPassedForCommunicator) +
+                     total(ledger, Counter::kIoPassedAsAsked);
   if (calls == 0) {
     return false;
   }

@@ -38,6 +38,22 @@ def bench_messages(group: str, figures: Path, *options) -> tuple[list[dict], str
     return rows, done.stdout
 
 
+def test_bench_io(mpi, tmp_path):
+    """Each side's figures are there, and stand in the table; Headroom's are Headroom's."""
+    figures = tmp_path / "figures.json"
+    command = [HEADROOM, "bench", "io", "--mpi", BUILD / "mpi" / mpi.name, "--pattern", "random", "--pattern", "short"]
+    command += ["--rounds", 1, "--ranks", 4, "--nodes", 2, "--size", 1, "--folder", tmp_path, "--json", figures]
+    done = plain_run(command)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(figures.read_text())
+    assert [row["side"] for row in rows] == 2 * ["library", "library, 1M", "library, 4M", "library, 16M", "Headroom"]
+    for row in rows:
+        assert min(row[what] for what in ("write", "read")) > 0 and row["write_and_sync"] > row["write"]
+        assert re.search(rf"{row['side']} +{row['write']:.4f} s ", done.stdout), done.stdout
+    refused = plain_run([*command[:3], "--left", "1,2,3"])
+    assert refused.returncode != 0 and "--left names 3 nodes, --nodes 4" in refused.stderr
+
+
 @only_in_suites
 def test_bench_messages_with_work(tmp_path):
     """Both sides are measured, and compared as the table says, also with what else there is."""

@@ -10,7 +10,15 @@ from small_disk import small_disk
 from variants import every_second, only_in_suites
 
 MIB = 1 << 20
-REASONS = ("for_file_system", "for_mode", "for_representation", "for_datatypes", "for_arguments", "as_asked")
+REASONS = (
+    "for_file_system",
+    "for_mode",
+    "for_representation",
+    "for_datatypes",
+    "for_arguments",
+    "for_communicator",
+    "as_asked",
+)
 
 
 def passed(run) -> set[str]:
@@ -49,12 +57,13 @@ def test_small_windows_and_one_aggregator(mpi, tmp_path):
 
 
 @every_second("mpi", "engine", "piece")
-@pytest.mark.parametrize("piece", [4096, 40, 1 << 19])
+@pytest.mark.parametrize("piece", [4096, 40, 1 << 19, 40 * MIB])
 def test_arrays_larger_than_memory(mpi, engine, piece, tmp_path):
+    """The last is one piece, which goes to the file and comes from it without a window."""
     program = compile_program(mpi, "collective_arrays.c")
     each = 20 if piece == 40 else 40
     run = headroom_run(
-        [program, tmp_path / "file", each // 40 * 40 or 20, piece],
+        [program, tmp_path / "file", each, piece],
         tmp_path,
         before=mpi.command(4),
         memory="64M",
@@ -66,8 +75,21 @@ def test_arrays_larger_than_memory(mpi, engine, piece, tmp_path):
     assert run.engines() == {engine}
     assert run.short_of_memory
     assert (run.total("io_writes"), run.total("io_reads")) == (4, 4)
-    assert run.total("io_windows") >= 2 * 4 * each // 2
+    is_whole = piece == each * MIB
+    assert run.total("io_apart") == (8 if is_whole else 0)
+    assert run.total("io_windows") == 0 if is_whole else run.total("io_windows") >= 2 * 4 * each // 2
     assert run.total("io_windows_read_first") == 0
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_promises(mpi, nodes, tmp_path):
+    """Positions, modes, offsets beyond 4 GiB, a file that is renamed, and a rank that leaves a call and writes at once."""
+    program = compile_program(mpi, "file_promises.c")
+    before = [*mpi.command(4), *(on_nodes(nodes) if nodes > 1 else [])]
+    run = headroom_run([program, tmp_path], tmp_path, before=before, memory="1G")
+    assert (run.status, run.output) == (0, "right\n"), run.errors
+    assert passed(run) == set()
+    assert run.total("io_writes") > 4 * 40 and run.total("io_windows_read_first") >= 30
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -97,6 +119,7 @@ def test_left_to_the_library(mpi, tmp_path):
     assert why("headroom_driver=library") == {"as_asked"}
     assert why("romio_cb_write=disable", "romio_cb_read=disable") == {"as_asked"}
     assert why(collective_io="off") == {"as_asked"}
+    assert why(direct="off") == {"for_communicator"}
     assert why(env={**environment(), "ATOMIC": "1"}) == {"for_mode"}
 
 
@@ -122,8 +145,8 @@ def test_results_are_the_librarys(mpi, tmp_path):
     """What a file has in it after the library's own calls, and after ours."""
     program = compile_program(mpi, "collective_arrays.c")
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    run = headroom_run([program, ours, 2, 808], tmp_path, before=mpi.command(3), memory="1G")
+    run = headroom_run([program, ours, 2, 64], tmp_path, before=mpi.command(3), memory="1G")
     assert run.total("io_writes") == 3
-    plain = plain_run([*mpi.command(3), program, theirs, 2, 808])
+    plain = plain_run([*mpi.command(3), program, theirs, 2, 64])
     assert run.output == plain.stdout == "right\n"
     assert ours.read_bytes() == theirs.read_bytes()

@@ -144,6 +144,8 @@ inline FileAccess memory_file() {
   };
   access.push = [](const FileAccess&, int64_t, int64_t) {};
   access.drop = [](const FileAccess&, int64_t, int64_t) -> int { return 0; };
+  access.lock = [](const FileAccess&, int64_t, int64_t) {};
+  access.unlock = access.lock;
   return access;
 }
 

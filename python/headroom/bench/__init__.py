@@ -2,6 +2,7 @@
 
 import click
 
+from headroom.bench.files import io
 from headroom.bench.messages import messages
 from headroom.bench.paging import paging
 from headroom.bench.rpipe import rpipe
@@ -13,5 +14,6 @@ def bench() -> None:
 
 
 bench.add_command(messages)
+bench.add_command(io)
 bench.add_command(paging)
 bench.add_command(rpipe)
