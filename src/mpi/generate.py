@@ -200,7 +200,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
     wanted |= {"Status_set_elements_x", "Status_set_cancelled", "Recv_init", "Get_count", "Test_cancelled", "Query_thread"}
     wanted |= {"Win_call_errhandler", "Win_get_group", "Win_set_errhandler", "Win_get_errhandler", "Type_get_contents_c"}
     wanted |= {f"File_{what}" for what in ("get_amode", "get_atomicity", "get_position", "seek", "call_errhandler")}
-    wanted |= {"Info_get", "Error_class", "Comm_split", "Comm_create_group"}
+    wanted |= {"Info_get", "Info_set", "Error_class", "Comm_split", "Comm_create_group"}
     for function in functions:
         if function.kind in ("collective", "reduction"):
             wanted.add("I" + function.name[0].lower() + function.name[1:])

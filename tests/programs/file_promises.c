@@ -95,6 +95,30 @@ static void positions_and_two_files(void) {
   MPI_Type_free(&type);
 }
 
+// What MPI_File_get_info says of aggregators.
+static void hints(void) {
+  MPI_Info given, used;
+  MPI_Info_create(&given);
+  MPI_Info_set(given, "cb_nodes", "1");
+  MPI_Info_set(given, "cb_buffer_size", "65536");
+  MPI_File file;
+  MPI_File_open(MPI_COMM_WORLD, path_of("hints"), MPI_MODE_CREATE | MPI_MODE_RDWR, given, &file);
+  MPI_File_get_info(file, &used);
+  char value[64] = "";
+  int found = 0;
+  MPI_Info_get(used, "headroom_driver", 63, value, &found);
+  if (found) {  // under Headroom
+    expect(!strcmp(value, "posix"), "headroom_driver");
+    MPI_Info_get(used, "cb_nodes", 63, value, &found);
+    expect(found && !strcmp(value, "1"), "cb_nodes");
+    MPI_Info_get(used, "cb_buffer_size", 63, value, &found);
+    expect(found && !strcmp(value, "65536"), "cb_buffer_size");
+  }
+  MPI_Info_free(&used);
+  MPI_Info_free(&given);
+  MPI_File_close(&file);
+}
+
 static void modes(void) {
   int numbers[64];
   fill(numbers, 64, 0);
@@ -214,6 +238,7 @@ int main(int count, char** arguments) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   folder = arguments[1];
   positions_and_two_files();
+  hints();
   modes();
   renamed_and_far();
   early_writes();
