@@ -14,6 +14,7 @@ MODULES = {  # in the order of the help
     "top": "headroom.top",
     "storage": "headroom.storage",
     "bench": "headroom.bench",
+    "simulate": "headroom.simulate",
 }
 
 

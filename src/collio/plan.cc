@@ -14,11 +14,22 @@ int64_t align_down(int64_t position, int64_t alignment) { return position - posi
 
 bool has_room(const NodeAccess& node) { return node.room >= kFloor; }
 
+bool begins_before(const NodeAccess& one, const NodeAccess& other) {
+  return one.first != other.first ? one.first < other.first : one.rank < other.rank;
+}
+
+/// Mostly they are in order already, and there may be a million.
+template <typename Before>
+void put_in_order(NodeAccess* nodes, int count, Before before) {
+  if (!std::is_sorted(nodes, nodes + count, before)) {
+    std::sort(nodes, nodes + count, before);
+  }
+}
+
 /// The nodes that aggregate are brought to the front: those above the floor, the ones with most room if there may not be as
 /// many.
 int choose_aggregators(NodeAccess* nodes, int count, int most) {
-  NodeAccess* const chosen = std::partition(nodes, nodes + count, has_room);
-  auto able = static_cast<int>(chosen - nodes);
+  auto able = static_cast<int>(std::stable_partition(nodes, nodes + count, has_room) - nodes);
   if (able == 0) {
     std::iter_swap(nodes, std::max_element(nodes, nodes + count, [](const NodeAccess& one, const NodeAccess& other) {
                      return one.room != other.room ? one.room < other.room : one.rank > other.rank;
@@ -31,9 +42,7 @@ int choose_aggregators(NodeAccess* nodes, int count, int most) {
     });
     able = std::max(most, 1);
   }
-  std::sort(nodes, nodes + able, [](const NodeAccess& one, const NodeAccess& other) {
-    return one.first != other.first ? one.first < other.first : one.rank < other.rank;
-  });
+  put_in_order(nodes, able, begins_before);
   return able;
 }
 
@@ -76,10 +85,10 @@ int deal(const NodeAccess* nodes, int count, int64_t begin, int64_t end, const P
 
 int make_domains(NodeAccess* nodes, int count, const PlanLimits& limits, Domain* domains) {
   // Nodes that access nothing help only where no other has room.
-  std::sort(nodes, nodes + count, [](const NodeAccess& one, const NodeAccess& other) {
+  put_in_order(nodes, count, [](const NodeAccess& one, const NodeAccess& other) {
     const bool one_does = one.first < one.end;
     const bool other_does = other.first < other.end;
-    return one_does != other_does ? one_does : one.first != other.first ? one.first < other.first : one.rank < other.rank;
+    return one_does != other_does ? one_does : begins_before(one, other);
   });
   const auto busy = static_cast<int>(
       std::find_if(nodes, nodes + count, [](const NodeAccess& node) { return node.first >= node.end; }) - nodes);

@@ -36,10 +36,21 @@ def test_help_has_every_setting_and_only_those():
         "json",
         "large",
     }
-    expected |= {"storage-wait", "small", "huge-pages", "trace", "readahead", "static-data", "summary", "ranks", "help"}
+    expected |= {
+        "storage-wait",
+        "small",
+        "huge-pages",
+        "trace",
+        "readahead",
+        "static-data",
+        "summary",
+        "ranks",
+        "help",
+        "collective-io",
+    }
     assert shown == expected
     headings = re.findall(r"^(\w[\w ]*):$", text, re.M)
-    assert headings == ["Options", "Memory", "Storage", "Turns", "Messages", "What is said"]
+    assert headings == ["Options", "Memory", "Storage", "Turns", "Messages", "Files", "What is said"]
 
 
 def test_help_is_not_cut_and_in_the_order_of_use():

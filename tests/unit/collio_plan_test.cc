@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "collio/plan_of_paper.h"
+
 namespace headroom::collio {
 namespace {
 
@@ -145,6 +147,43 @@ TEST(CollioPlan, EveryByteHasOneAggregatorWhateverTheNodes) {
       }
     }
   }
+}
+
+TEST(CollioPlan, ThePapersPlanCoversTheRangeAndIsLessEven) {
+  std::mt19937 random(9);
+  EXPECT_EQ(1, parts_by_bisection(0, 100, 100));
+  EXPECT_EQ(4, parts_by_bisection(0, 100, 49));
+  double ours = 0;
+  double papers = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<NodeAccess> nodes;
+    const auto count = static_cast<int>(8 + random() % 30);
+    const int64_t end = count * 50 * kMiB;
+    for (int node = 0; node < count; ++node) {
+      nodes.push_back({node, 0, end, static_cast<int64_t>(random() % 8) * kMiB});
+    }
+    std::vector<Domain> domains(nodes.size());
+    const int made = bisect_and_remerge(nodes.data(), count, 0, end, {}, domains.data());
+    const auto slowest = [&](int domain_count) {
+      double time = 0;
+      for (int each = 0; each < domain_count; ++each) {
+        const Domain& domain = domains[static_cast<size_t>(each)];
+        time = std::max(time, static_cast<double>(domain.end - domain.begin) / weight_of(domain.window));
+      }
+      return time;
+    };
+    if (made > 0) {
+      EXPECT_EQ(0, domains[0].begin);
+      EXPECT_EQ(end, domains[static_cast<size_t>(made) - 1].end);
+      for (int each = 1; each < made; ++each) {
+        EXPECT_EQ(domains[static_cast<size_t>(each) - 1].end, domains[static_cast<size_t>(each)].begin);
+        EXPECT_GE(nodes[static_cast<size_t>(domains[static_cast<size_t>(each)].rank)].room, kFloor);
+      }
+      papers += slowest(made);
+      ours += slowest(make_domains(nodes.data(), count, {}, domains.data()));
+    }
+  }
+  EXPECT_LT(1.5 * ours, papers);
 }
 
 TEST(CollioPlan, InterleavedIfRangesOverlap) {
