@@ -58,7 +58,7 @@ def test_help_is_not_cut_and_in_the_order_of_use():
         text = plain_run([HEADROOM, *words, "--help"], env=environment() | {"COLUMNS": "80"}).stdout
         assert "..." not in text.split("Commands:")[1], text
     listed = plain_run([HEADROOM, "--help"]).stdout.split("Commands:")[1]
-    assert re.findall(r"^  (\w+)", listed, re.M) == ["run", "doctor", "report", "top", "storage", "bench"]
+    assert re.findall(r"^  (\w+)", listed, re.M) == ["run", "doctor", "report", "top", "storage", "bench", "simulate"]
     text = re.sub(r"\s+", " ", plain_run([HEADROOM, "run", "--help"]).stdout)
     assert text.startswith("Usage: headroom run [OPTIONS] PROGRAM [ARGS]...")
     assert "A SIZE is 512M or 1.5G" in text
