@@ -2,6 +2,7 @@
 #include "collio/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headroom::collio {
 namespace {
@@ -29,7 +30,12 @@ void put_in_order(NodeAccess* nodes, int count, Before before) {
 /// The nodes that aggregate are brought to the front: those above the floor, the ones with most room if there may not be as
 /// many.
 int choose_aggregators(NodeAccess* nodes, int count, int most) {
-  auto able = static_cast<int>(std::stable_partition(nodes, nodes + count, has_room) - nodes);
+  int able = 0;
+  for (int node = 0; node < count; ++node) {
+    if (has_room(nodes[node])) {
+      std::swap(nodes[able++], nodes[node]);  // these stay in their order
+    }
+  }
   if (able == 0) {
     std::iter_swap(nodes, std::max_element(nodes, nodes + count, [](const NodeAccess& one, const NodeAccess& other) {
                      return one.room != other.room ? one.room < other.room : one.rank > other.rank;
