@@ -522,6 +522,7 @@ void Aggregator::push_and_drop(FileJob& job) {
   job.push = call_->drops_pages && call_->writes;
   job.drop_begin = dropped_begin_;
   job.drop_end = dropped_end_;
+  outcome_.windows_dropped += dropped_end_ > dropped_begin_ ? 1 : 0;
   dropped_begin_ = call_->drops_pages ? job.begin : 0;
   dropped_end_ = call_->drops_pages ? job.end : 0;
 }

@@ -40,6 +40,7 @@ struct Outcome {
   int64_t windows = 0;              // and what it took
   int64_t window_bytes = 0;         // of the largest
   int64_t rounds_read_first = 0;    // windows that were read before they were written
+  int64_t windows_dropped = 0;      // whose pages were taken out of the page cache
 };
 
 class Source;

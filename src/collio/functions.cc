@@ -68,6 +68,7 @@ void count_call(const IoSummary& call) {
   trace::count(Counter::kIoAggregated, call.aggregated ? 1 : 0);
   trace::count(Counter::kIoWindows, static_cast<uint64_t>(call.outcome.windows));
   trace::count(Counter::kIoWindowsReadFirst, static_cast<uint64_t>(call.outcome.rounds_read_first));
+  trace::count(Counter::kIoWindowsDropped, static_cast<uint64_t>(call.outcome.windows_dropped));
   trace::count_peak(Counter::kIoWindowBytesPeak, static_cast<uint64_t>(call.outcome.window_bytes));
   trace::count(Counter::kIoErrors, call.outcome.error != 0 ? 1 : 0);
 }

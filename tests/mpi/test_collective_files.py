@@ -46,6 +46,17 @@ def test_random_views_and_memory_types(mpi, ranks, nodes, seed, tmp_path):
     assert run.total("io_aggregated") > 0
 
 
+@every_second("mpi", "engine", "nodes")
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_random_views_while_memory_is_short(mpi, engine, nodes, tmp_path):
+    """What the calls access is on storage when they begin; irregular views and memory types among it."""
+    hints = ("pressure=40",)
+    run = random_views(mpi, tmp_path, 4, nodes, 5, 12, *hints, memory=f"{96 // nodes}M", engine=engine)
+    assert run.engines() == {engine}
+    assert run.total("io_writes") == run.total("io_reads") == 12 * 4
+    run.assert_paged(4 // nodes * 40 * MIB, 96 // nodes * MIB)
+
+
 def test_small_windows_and_one_aggregator(mpi, tmp_path):
     """As hints say: many windows a call, and only one rank has any."""
     run = random_views(mpi, tmp_path, 4, 2, 3, 20, "cb_buffer_size=16384", "cb_nodes=1", memory="1G")
@@ -76,6 +87,7 @@ def test_arrays_larger_than_memory(mpi, engine, piece, tmp_path):
     assert run.short_of_memory
     assert (run.total("io_writes"), run.total("io_reads")) == (4, 4)
     is_whole = piece == each * MIB
+    assert (run.total("io_windows_dropped") > 0) == (not is_whole)
     assert run.total("io_apart") == (8 if is_whole else 0)
     assert run.total("io_windows") == 0 if is_whole else run.total("io_windows") >= 2 * 4 * each // 2
     assert run.total("io_windows_read_first") == 0

@@ -1,6 +1,6 @@
 // Collective access to a file by views and memory types drawn by chance, checked byte by byte.
 //
-//   collective_files FILE SEED ROUNDS [hint=value ...]
+//   collective_files FILE SEED ROUNDS [pressure=MIB] [hint=value ...]
 //
 // Where each element goes is computed by hand beside the datatypes. After each collective write the ranks look by pread()
 // whether their own are there, and rank 0 whether what nobody wrote is as before; then all is read back by another call into
@@ -19,6 +19,8 @@ enum { MOST = 40000, SLOTS = 60000 };
 static int rank, size;
 static int file_descriptor;
 static long wrong;
+static long pressure;  // so many bytes of an array push out, between calls, what the calls access
+static char* array;
 
 static uint64_t mixed(uint64_t x) {
   x ^= x >> 33;
@@ -174,6 +176,10 @@ static void check_position(MPI_File file, int way, MPI_Offset expected, int roun
   if (way != 1 && way != 3 && position != expected) fail("position", round, (long)position);
 }
 
+static void press(int round) {
+  for (long at = 0; at < pressure; at += 4096) array[at] = (char)round;
+}
+
 static void one_round(MPI_File file, int round) {
   struct view view;
   make_view(&view, (int)shared_random(KINDS));
@@ -200,6 +206,7 @@ static void one_round(MPI_File file, int round) {
   memset(memory, 0x33, sizeof(int) * (size_t)needed);
   for (int each = 0; each < count; each++) memory[places[each]] = value_of(rank, each, round);
   MPI_Status status;
+  press(round);
   access_file(file, 1, way, offset, memory, count > 0, type, &status);
   check_status(&status, count, "count written", round);
   check_position(file, way, offset + count, round);
@@ -237,6 +244,7 @@ static void one_round(MPI_File file, int round) {
   memory = malloc(sizeof(int) * (size_t)(needed + 1));
   memset(memory, 0x77, sizeof(int) * (size_t)needed);
   way = (int)shared_random(4);
+  press(round);
   access_file(file, 0, way, offset, memory, count > 0, type, &status);
   int readable = 0;
   while (readable < count && (place_of(&view, offset + readable) + 1) * 4 <= cut) readable++;
@@ -274,6 +282,11 @@ int main(int count, char** arguments) {
   for (int each = 4; each < count; each++) {
     char* value = strchr(arguments[each], '=');
     *value = 0;
+    if (!strcmp(arguments[each], "pressure")) {
+      pressure = atol(value + 1) << 20;
+      array = malloc((size_t)pressure);
+      continue;
+    }
     MPI_Info_set(info, arguments[each], value + 1);
   }
   MPI_File file;

@@ -46,6 +46,7 @@ GROUPS = {
         "io_aggregated",
         "io_windows",
         "io_windows_read_first",
+        "io_windows_dropped",
         "io_errors",
     ),
     "Left to the MPI library": (*PASSED, *PASSED_COLLECTIVES, "windows_passed", *PASSED_FILES),
