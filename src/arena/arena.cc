@@ -121,7 +121,10 @@ Status open_partition(Partition& partition, int index, bool may_be_huge) {
   const long descriptor = open_memory_file(may_be_huge, partition);
   partition.blocks = make_block_table(partition.limit / kBlockBytes, partition.table_descriptor);
   partition.unmapped = static_cast<std::atomic<uint64_t>*>(base::reserve_memory(partition.limit / kPageBytes / 8));
-  if (base::is_error(descriptor) || partition.blocks == nullptr || partition.unmapped == nullptr) {
+  partition.punches =
+      static_cast<std::atomic<uint32_t>*>(base::reserve_memory(partition.limit / kBlockBytes * sizeof(std::atomic<uint32_t>)));
+  if (base::is_error(descriptor) || partition.blocks == nullptr || partition.unmapped == nullptr ||
+      partition.punches == nullptr) {
     base::log_warning("cannot make a memory file for evictable memory: %s (see `ulimit -n`)",
                       strerror(base::is_error(descriptor) ? static_cast<int>(-descriptor) : ENOMEM));
     return Status::kNoMemory;
@@ -282,6 +285,9 @@ void punch(const Partition& partition, uint64_t block, uint64_t count) {
 }
 
 void punch_bytes(const Partition& partition, uint64_t offset, uint64_t bytes) {
+  for (uint64_t block = block_of(offset); block * kBlockBytes < offset + bytes; ++block) {
+    partition.punches[block].fetch_add(1, std::memory_order_release);
+  }
   const long result =
       system_call(SYS_fallocate, partition.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
   if (base::is_error(result)) {

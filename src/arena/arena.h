@@ -83,6 +83,7 @@ struct Partition {
   bool blocks_are_pages = false;  // one that is made at once is one page (whole_blocks.h)
   BlockWord* blocks = nullptr;
   std::atomic<uint64_t>* unmapped = nullptr;  // bit a page: the program has unmapped it (pager/unmapped.cc)
+  std::atomic<uint32_t>* punches = nullptr;   // by block: how often memory of it was taken away
   StaticRegion static_regions[kMaxStaticRegions] = {};
   std::atomic<int> static_region_count{0};
 };
@@ -132,6 +133,11 @@ void let_have_huge_pages(uintptr_t address, uint64_t bytes, bool may);
 
 /// Takes the physical memory of the blocks away (all mappings then have a hole there).
 void punch(const Partition& partition, uint64_t block, uint64_t count);
+
+/// How often memory of the block at `offset` was taken away: what others have mapped of it is gone since.
+inline uint32_t punches_at(const Partition& partition, uint64_t offset) {
+  return partition.punches[offset / kBlockBytes].load(std::memory_order_acquire);
+}
 
 /// Zeroes bytes of the partition without giving anything back (they are within one page).
 void punch_bytes(const Partition& partition, uint64_t offset, uint64_t bytes);
