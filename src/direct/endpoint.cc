@@ -132,6 +132,7 @@ void Endpoint::count_asking(const Receiving& receiving, int change) {
 
 void Endpoint::unpost(Receiving& receiving) {
   posted_.remove(&receiving);
+  between_.expected -= is_on_other_node(receiving.member) ? 1 : 0;
   count_asking(receiving, -1);
 }
 
@@ -192,7 +193,8 @@ bool Endpoint::progress_locked(uint32_t most_records) {
   if (__builtin_expect(unasked_, 0) && !helping_) {
     ask_what_was_not_asked();
   }
-  bool came = look_for_channels();
+  bool came = __builtin_expect(between_.on, 0) && move_between_nodes(false);
+  came = look_for_channels() || came;
   bool leaves_records = false;
   for (int index = 0; index < reading_count_; ++index) {
     const int member = reading_[index];
@@ -263,6 +265,9 @@ Message* Endpoint::find_locked(const Envelope& wanted) {
 
 bool Endpoint::find(const Envelope& wanted, Found& found) {
   const Guard guard(*this);
+  if (__builtin_expect(between_.on, 0) && move_between_nodes(true)) {
+    (void)progress_locked();
+  }
   const Message* message = find_locked(wanted);
   if (message != nullptr) {
     found = {message->envelope, message->bytes};
@@ -331,6 +336,7 @@ bool Endpoint::take_waiting(Receiving& receiving, bool looks) {
 
 void Endpoint::post(Receiving& receiving) {
   posted_.append(&receiving);
+  between_.expected += is_on_other_node(receiving.member) ? 1 : 0;
   count_asking(receiving, 1);
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "base/threads_lock.h"
+#include "direct/between_nodes.h"
 #include "direct/channel.h"
 #include "direct/held_spans.h"
 #include "direct/layout.h"
@@ -68,7 +69,12 @@ struct Sending {
   uint64_t streamed = 0;     // bytes put into the ring
   uint64_t aside_bytes = 0;  // of the copy or the ring, 0: there is none
   bool reserved = false;     // they count in the ledger
-  Sending* next = nullptr;   // among the streams, those left, or the free ones
+  // To another node:
+  bool ended = false;               // its receiver has all that it wants
+  uint32_t pieces_out = 0;          // on their way
+  bool* was_cancelled = nullptr;    // where to say so, once that is known
+  NetworkPiece* readied = nullptr;  // held for its receiver's card
+  Sending* next = nullptr;          // among the streams, those left, or the free ones
 };
 
 /// Sends that are complete for the program and not yet for their receivers, first in, first out.
@@ -140,6 +146,7 @@ struct NextMessage {
 
 enum class SendKind : uint8_t {
   kStandard,
+  kBuffered,  // complete whatever its receiver does
   kSynchronous,
   kCollective,  // a part of a collective: counted apart
   kBroadcast,   // the same, of one in which the sender goes on at once: all fetch what is longer from the root at a time
@@ -181,7 +188,8 @@ class Endpoint {
   /// The sender would not wait any longer: copies the content aside if there is room for that. `must`: it cannot wait.
   void copy_aside(Sending* sending, bool must);
   /// Takes a send back whose content still lies with the sender, or aside; false if it is too late. The send is finished then.
-  bool cancel(Sending* sending);
+  /// To another node: false, and `*cancelled` is set when its receiver has said so, before the send is finished.
+  bool cancel(Sending* sending, bool* cancelled = nullptr);
 
   /// Matches `receiving` with a message that is there, or posts it. Its fields `envelope`, `into` and `member` are set.
   void receive(Receiving& receiving);
@@ -210,6 +218,19 @@ class Endpoint {
   /// Whether the last look has left records in a channel: then nobody will ring for them.
   [[nodiscard]] bool has_left_records() const { return has_left_records_.load(std::memory_order_relaxed); }
 
+  /// Messages to other nodes, too, from now on, over `network`: their members are member_of_rank(). Before the first message.
+  void begin_between_nodes(const NetworkFunctions& network, int ranks);
+  /// Opens this node's network card as `--rdma` says; false if there is none that can be used. Once, before messages go between
+  /// nodes.
+  bool open_card();
+  /// Memory that never pages, and is never given back, for what the network writes; nullptr if there is none.
+  void* allocate_for_network(uint64_t bytes);
+  [[nodiscard]] bool expects_network() const;
+  /// The end, when all ranks of the job need nothing any more: a rank that was sent anything hears that nothing follows (false:
+  /// it was sent nothing); and how many have said so.
+  bool say_bye_to(int rank);
+  int byes_come();
+
   /// Wakes `member` if it sleeps.
   void wake(int member);
 
@@ -224,7 +245,8 @@ class Endpoint {
   /// Whether node-mates may need this process while it waits for something else: it has receives posted, or a message is under
   /// way that both sides move. If not, it may wait in the MPI library.
   [[nodiscard]] bool is_needed() const {
-    return threads_.may_be_several() || posted_.count() != 0 || streams_in_ != nullptr || streams_out_ != nullptr;
+    return threads_.may_be_several() || posted_.count() != 0 || streams_in_ != nullptr || streams_out_ != nullptr ||
+           expects_network();
   }
   /// Called now and then by those who wait: ends this process if one that it exchanges messages with ended a while ago without
   /// leaving, since what is waited for may never come.
@@ -308,6 +330,7 @@ class Endpoint {
   [[nodiscard]] uint64_t most_in_record(int member, SendKind kind) const;
   bool write_record(int member, const Envelope& envelope, const Content& content, bool passes_on);
   bool begin_record(int member, const Envelope& envelope, uint64_t payload, bool on_line, RecordHeader*& record);
+  RecordHeader* begin_own_record(const Envelope& envelope, uint64_t payload, bool on_line);
   void advance(ChannelReader& reader, int member, RecordHeader* record) {
     reader.advance(record);
     sent_in_a_row_[member] = 0;
@@ -335,6 +358,66 @@ class Endpoint {
   void set_stream_aside(Sending& sending);
   bool move_stream(Sending& sending);
   bool move_stream(Receiving& receiving);
+
+  // between_nodes.cc
+  SendOutcome send_to_other_node(int member, const Envelope& envelope, const Content& content, SendKind kind,
+                                 Sending*& sending);
+  OutgoingRecord* make_record(int rank, WireKind kind, uint64_t payload);
+  void post_record(OutgoingRecord* out);
+  void fly(OutgoingRecord* out);
+  void send_queued(RemotePeer& peer);
+  void tell_taken(int rank);
+  bool land_records();
+  void take_remote_message(int rank, const WireRecord& wire);
+  void take_wire_record(int rank, const WireRecord& wire, uint64_t bytes);
+  bool move_between_nodes(bool surely);
+  bool is_drained_between_nodes();
+
+  // between_nodes_content.cc
+  Sending* begin_remote_sending(int member, const Content& content, bool synchronous);
+  void release_remote_sending(Sending* sending);
+  void cancel_remote_sending(Sending* sending, bool* cancelled);
+  void end_remote_sending(Sending* sending, bool cancelled);
+  void finish_remote_sending(Sending* sending);
+  bool hold_piece(NetworkPiece& piece, char* address, uint64_t bytes, bool write);
+  void end_piece(NetworkPiece& piece);
+  NetworkPiece* begin_piece();
+  bool count_bounce(NetworkPiece& piece);
+  char* make_bounce(NetworkPiece& piece);
+  void send_piece(int rank, const WireRecord& wire);
+  Arrival* begin_arrival(int rank, const WireRecord& offer, RecordHeader* record);
+  void end_arrival(Arrival* arrival, bool cancelled);
+  Arrival* find_arrival(int rank, uint64_t transfer);
+  void cancel_arrival(int rank, uint64_t transfer);
+  bool ask_for_piece(Receiving& receiving, Arrival& arrival, uint64_t wanted);
+  bool move_arrival(Receiving& receiving);
+  bool move_pieces();
+
+  // between_nodes_card.cc
+  bool make_bounces();
+  CardHold hold_for_card(NetworkPiece& piece, char* address, uint64_t bytes, bool write, uint64_t& offset);
+  void prefetch_for_card(NetworkPiece& piece, bool write);
+  bool is_readable(const Content& content);
+  CardHold hold_ready(Sending& sending, uint64_t first, uint64_t count);
+  static void tell_ready(const Sending& sending, WireRecord& record);
+  bool offer_to_card(Sending& sending, OutgoingRecord* offer);
+  void send_ready(Sending& sending, bool is_held, bool later);
+  void let_go_of_ready(Sending& sending, uint64_t came);
+  void want_piece(const WireRecord& wire);
+  void ask_to_read_from(int rank);
+  void let_read(int rank, const WireRecord& wire);
+  void may_read_from(int rank, const WireRecord& wire);
+  int take_bounce_slot();
+  void give_back_bounce_slot(int slot);
+  void post_read(NetworkPiece& piece, char* into, uint32_t key, uint64_t from, uint64_t bytes);
+  void post_whole_pages(NetworkPiece& piece, char* into, uint64_t from);
+  [[nodiscard]] bool has_room_to_read(int rank) const;
+  bool read_ready(Receiving& receiving, Arrival& arrival, uint64_t wanted);
+  void finish_read(NetworkPiece& piece);
+  bool move_card();
+  void take_ready(int rank, const WireRecord& wire);
+  void prepare_to_read(const Receiving& receiving, uint64_t wanted);
+  bool move_by_card(Receiving& receiving, Arrival& arrival, uint64_t wanted);
 
   // receiving.cc
   template <typename Done>
@@ -389,6 +472,7 @@ class Endpoint {
   bool helping_ = false;      // the helper has the lock
   uint64_t asked_about_ = 0;  // messages
   bool unasked_ = false;      // it left messages that receives must be asked about
+  BetweenNodes between_;
 };
 
 /// This process's.
@@ -401,7 +485,7 @@ struct EndpointFunctions {
                       Sending*& sending);
   bool (*is_finished)(Sending* sending);
   void (*copy_aside)(Sending* sending, bool must);
-  bool (*cancel_send)(Sending* sending);
+  bool (*cancel_send)(Sending* sending, bool* cancelled);
   void (*receive)(Receiving& receiving);
   bool (*receive_next)(int member, const Envelope& wanted, const Content& into, NextMessage& got);
   bool (*cancel_receive)(Receiving& receiving);
@@ -427,6 +511,12 @@ struct EndpointFunctions {
   void (*copy_content)(const Content& to, const Content& from);
   void (*expect_overwriting)(const Content& to, const Content& from);
   void (*wake)(int member);
+  bool (*open_card)();
+  void (*begin_between_nodes)(const NetworkFunctions& network, int ranks);
+  void* (*allocate_for_network)(uint64_t bytes);
+  bool (*expects_network)();
+  bool (*say_bye_to)(int rank);
+  int (*byes_come)();
   Tally* (*make_tally)();
   void (*let_go_of_tally)(Tally* tally, int ranks);
   uint64_t (*offset_of_tally)(const Tally* tally);

@@ -16,7 +16,7 @@ EndpointFunctions endpoint_functions() {
                       Sending*& sending) { return endpoint().send(member, envelope, content, kind, looks, sending); };
   functions.is_finished = [](Sending* sending) { return endpoint().is_finished(sending); };
   functions.copy_aside = [](Sending* sending, bool must) { endpoint().copy_aside(sending, must); };
-  functions.cancel_send = [](Sending* sending) { return endpoint().cancel(sending); };
+  functions.cancel_send = [](Sending* sending, bool* cancelled) { return endpoint().cancel(sending, cancelled); };
   functions.receive = [](Receiving& receiving) { endpoint().receive(receiving); };
   functions.receive_next = [](int member, const Envelope& wanted, const Content& into, NextMessage& got) {
     return endpoint().receive_next(member, wanted, into, got);
@@ -51,6 +51,14 @@ EndpointFunctions endpoint_functions() {
   };
   functions.expect_overwriting = [](const Content& to, const Content& from) { expect_overwriting(to, from); };
   functions.wake = [](int member) { endpoint().wake(member); };
+  functions.open_card = [] { return endpoint().open_card(); };
+  functions.begin_between_nodes = [](const NetworkFunctions& network, int ranks) {
+    endpoint().begin_between_nodes(network, ranks);
+  };
+  functions.allocate_for_network = [](uint64_t bytes) { return endpoint().allocate_for_network(bytes); };
+  functions.expects_network = [] { return endpoint().expects_network(); };
+  functions.say_bye_to = [](int rank) { return endpoint().say_bye_to(rank); };
+  functions.byes_come = [] { return endpoint().byes_come(); };
   functions.make_tally = [] { return endpoint().make_tally(); };
   functions.let_go_of_tally = [](Tally* tally, int ranks) { endpoint().let_go_of(tally, ranks); };
   functions.offset_of_tally = [](const Tally* tally) { return endpoint().memory().offset_of(tally); };

@@ -49,6 +49,12 @@ Layout* layout_of(const Content& content) { return const_cast<Layout*>(content.l
   return true;
 }
 
+/// A record of this process to itself.
+RecordHeader* Endpoint::begin_own_record(const Envelope& envelope, uint64_t payload, bool on_line) {
+  RecordHeader* record = nullptr;
+  return begin_record(session_->index, envelope, payload, on_line, record) ? record : nullptr;
+}
+
 /// How long content may be that goes in the record although it could be fetched.
 uint64_t Endpoint::most_in_record(int member, SendKind kind) const {
   if (kind == SendKind::kBroadcast && !pager::is_armed()) {
@@ -134,6 +140,10 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
                            Sending*& sending) {
   const Guard guard(*this);
   const bool synchronous = kind == SendKind::kSynchronous;
+  if (__builtin_expect(is_on_other_node(member), 0)) {
+    return send_to_other_node(member, envelope, content, kind, sending);
+  }
+  kind = kind == SendKind::kBuffered ? SendKind::kStandard : kind;  // inside a node everything can be copied aside
   const bool collective = kind != SendKind::kStandard && !synchronous;
   trace::count_alone(collective ? Counter::kMessagesCollective : Counter::kMessagesDirect);
   trace::count_alone(collective ? Counter::kMessagesCollectiveBytes : Counter::kMessagesDirectBytes, content.bytes);
@@ -209,12 +219,19 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
 /// Gives back what a send had that is over for both sides.
 void Endpoint::release(Sending* sending) {
   release_aside(*sending);
-  ChannelWriter::give_back(sending->record);
+  if (is_on_other_node(sending->member)) {
+    release_remote_sending(sending);
+  } else {
+    ChannelWriter::give_back(sending->record);
+  }
   give_to(free_sendings_, sending);
 }
 
 /// Copies together with the receiver, if it asks for that, or offers to. Needs no lock.
 void Endpoint::help_receiver(Sending& sending) {
+  if (is_on_other_node(sending.member)) {
+    return;
+  }
   Transfer& transfer = transfer_of(sending.record);
   TransferState state = transfer.state.load(std::memory_order_acquire);
   if (!is_taken(state) || !has_sharing(transfer) || sending.helped) {
@@ -251,6 +268,7 @@ bool Endpoint::is_over(Sending* sending) {
   if (state != TransferState::kDone && !leaves_aside && !sending->cancelled) {
     return false;
   }
+  sending->was_cancelled = nullptr;  // nobody will look
   if (sending->held.bytes > 0) {
     pager::drop_hold(sending->held.begin, sending->held.bytes, false);
     held_.drop(sending->held, sending->held_bytes);
@@ -286,8 +304,15 @@ bool Endpoint::is_finished(Sending* sending) {
   return is_over(sending);
 }
 
-bool Endpoint::cancel(Sending* sending) {
+bool Endpoint::cancel(Sending* sending, bool* cancelled) {
   const Guard guard(*this);
+  if (is_on_other_node(sending->member)) {
+    // What can be copied aside is complete without its receiver, and is not taken back.
+    if (sending->synchronous || transfer_of(sending->record).state.load(std::memory_order_acquire) == TransferState::kTaken) {
+      cancel_remote_sending(sending, cancelled);
+    }
+    return false;
+  }
   for (TransferState state : {TransferState::kOffered, TransferState::kAside, TransferState::kStreaming}) {
     if (transfer_of(sending->record)
             .state.compare_exchange_strong(state, TransferState::kCancelled, std::memory_order_acq_rel)) {
@@ -314,7 +339,7 @@ void Endpoint::reap() {
 bool Endpoint::is_drained() {
   const Guard guard(*this);
   (void)progress_locked();
-  return streams_out_ == nullptr;
+  return streams_out_ == nullptr && is_drained_between_nodes();
 }
 
 }  // namespace headroom::direct

@@ -116,6 +116,9 @@ bool Endpoint::move_stream(Sending& sending) {
 /// Takes what the ring has. `receiving.record` is nullptr once all has come.
 bool Endpoint::move_stream(Receiving& receiving) {
   Transfer& transfer = transfer_of(receiving.record);
+  if (transfer.attached == kFromOtherNode) {
+    return move_arrival(receiving);
+  }
   Sharing& sharing = sharing_of(receiving.record);
   const uint64_t written = sharing.written.load(std::memory_order_acquire);
   if (receiving.streamed == written) {

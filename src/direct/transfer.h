@@ -57,13 +57,15 @@ inline constexpr uint64_t kHelpedFrom = 64 << 10;
 /// The payload of a record of that kind: the rest of its first line.
 struct Transfer {
   std::atomic<TransferState> state;
-  uint32_t attached;  // 1: the address is good in the sender only (attach.h)
+  uint32_t attached;  // 1: the address is good in the sender only (attach.h); kFromOtherNode
   uint64_t bytes;
   char* address;    // of the content, in the sender's partition unless attached
   uint64_t layout;  // offset of its layout in message memory, or 0
   uint64_t aside;   // offset in message memory of the copy, or of the ring
 };
 static_assert(sizeof(Transfer) == kLinePayload);
+/// Transfer::attached of a message that came from another node; the address is that of its Arrival (between_nodes.h).
+inline constexpr uint32_t kFromOtherNode = 2;
 
 /// Whether the receiver copies from the sender's memory, or is about to.
 inline bool is_taken(TransferState state) { return state == TransferState::kTaken || state == TransferState::kHelped; }

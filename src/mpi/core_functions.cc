@@ -318,6 +318,22 @@ void use_direct(bool on, bool refused) {
   set_direct(on);
 }
 
+/// Whether messages between nodes are to be matched by Headroom: by itself, where cards read their content.
+bool wants_between() {
+  const base::BetweenChoice wanted = base::settings().between;
+  return wanted != base::BetweenChoice::kLibrary && (direct::endpoint().open_card() || wanted == base::BetweenChoice::kOwn);
+}
+
+/// The job has agreed who matches messages between nodes.
+void use_between(bool on, bool has_others) {
+  if (has_others && !on && base::settings().between == base::BetweenChoice::kOwn) {
+    base::die(
+        "--between own: messages between nodes cannot be matched by Headroom, since not every rank asks for it or messages "
+        "inside nodes are not direct (--direct on says why)");
+  }
+  base::log_debug(base::Part::kMpi, "messages between nodes: %s", on ? "matched by Headroom" : "the library's");
+}
+
 void count_passed(PassedFor why, uint64_t bytes) {
   switch (why) {
     case PassedFor::kOtherNode:
@@ -392,6 +408,8 @@ const CoreFunctions kCore = {
     count_passed_collective,
     [](const int* members, int count) { return direct::endpoint().open(pager::session(), members, count); },
     [] { return base::settings().reductions == base::ReductionsChoice::kDirect; },
+    wants_between,
+    use_between,
     [](bool alone) {
       alone ? trace::count_alone(trace::Counter::kCollectivesDirect) : trace::count(trace::Counter::kCollectivesDirect);
     },

@@ -122,6 +122,10 @@ def window_body(function: Function) -> list[str]:
     ]
 
 
+# Communicators all of whose ranks make the call.
+ARRIVE = {"comm", "comm_old", "oldcomm", "local_comm"}
+
+
 def wrapper(index: int, function: Function, known: set[str]) -> str:
     arguments = ", ".join(function.argument_names)
     lines = ["template <int kProfiled>", f"{function.result} wrap_{function.name}({function.parameters}) {{"]
@@ -137,6 +141,9 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
         lines += collective_body(function, known)
     if function.kind == "blocking":
         lines.append("  const WaysMayChange change;")
+    if function.kind in ("collective", "reduction", "constructor", "blocking") and "uffer" not in function.name:
+        # (Not calls about buffers, which a rank makes alone.)
+        lines += [f"  arrive_together({name});" for name in function.argument_names if name in ARRIVE][:1]
     if function.kind not in ("nonblocking", "one-sided", "polling"):
         lines.append("  const WithoutSlot waiting;")
     if function.kind == "constructor":
@@ -183,7 +190,16 @@ def used_by_hand(functions: list[Function]) -> set[str]:
     wanted |= {"Comm_create_keyval", "Comm_set_attr", "Comm_get_attr", "Get_library_version", "Initialized"}
     wanted |= {"Isend", "Issend", "Irsend", "Irecv", "Isend_c", "Issend_c", "Irsend_c", "Irecv_c", "Imrecv", "Imrecv_c"}
     wanted |= {"Comm_get_errhandler", "Comm_set_errhandler", "Errhandler_free"}
-    wanted |= {"Isendrecv", "Type_size", "Reduce_local", "Comm_call_errhandler", "Add_error_class", "Allgather"}
+    wanted |= {
+        "Ibarrier",
+        "Ireduce_scatter_block",
+        "Isendrecv",
+        "Type_size",
+        "Reduce_local",
+        "Comm_call_errhandler",
+        "Add_error_class",
+        "Allgather",
+    }
     wanted |= {"Type_get_envelope", "Type_get_envelope_c", "Type_get_contents", "Type_create_keyval", "Type_set_attr"}
     wanted |= {
         "Type_get_attr",

@@ -81,6 +81,8 @@ struct CoreFunctions {
   void (*count_passed_collective)(CollectivePassedFor why, bool alone);
   bool (*open_direct)(const int* members, int count);
   bool (*reductions_direct)();
+  bool (*wants_between)();                        // own matching of messages between nodes
+  void (*use_between)(bool on, bool has_others);  // the job has agreed; whether it is on several nodes
   void (*count_direct_collective)(bool alone);
   void (*count_started_collective)();
   void (*count_staged_collective)();

@@ -120,6 +120,10 @@ void hold(const void* address, uint64_t bytes, bool write) {
   for_each_range(address, bytes, [=](BlockRange range, uintptr_t at, uint64_t used) { hold_blocks(range, write, at, used); });
 }
 
+bool find_evictable(const void* address, uint64_t& offset) {
+  return arena::find_offset(partition(), reinterpret_cast<uintptr_t>(address), offset);
+}
+
 bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& offset) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   const bool inside = bytes != 0 && find_offset(partition(), at, offset);

@@ -147,6 +147,9 @@ base::Status grow(uint64_t bytes);
 base::Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
                                bool (*copy)(uintptr_t address, uint64_t bytes, uint64_t offset));
 
+/// Whether the address is in evictable memory, and where in the partition.
+bool find_evictable(const void* address, uint64_t& offset);
+
 /// Keeps [address, address + bytes) resident and accessible, for reading or for writing, until the matching drop_hold().
 /// Addresses outside the partition are ignored. The caller keeps holds small (see largest_hold()).
 void hold(const void* address, uint64_t bytes, bool write);

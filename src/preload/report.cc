@@ -405,7 +405,8 @@ void add_storage(Summary& out, const node::Ledger& ledger) {
 
 bool add_messages(Summary& out, const node::Ledger& ledger) {
   const auto direct = total(ledger, Counter::kMessagesDirect);
-  const auto sent = direct + total(ledger, Counter::kPassedForOtherNodes) + total(ledger, Counter::kPassedForCommunicator);
+  const auto sent = direct + total(ledger, Counter::kMessagesBetween) + total(ledger, Counter::kPassedForOtherNodes) +
+                    total(ledger, Counter::kPassedForCommunicator);
   const auto staged = total(ledger, Counter::kCollectivesStaged);  // the library does its part, too
   const auto direct_calls = total(ledger, Counter::kCollectivesDirect) - staged;
   const auto calls = direct_calls + staged + total(ledger, Counter::kCollectivesPassedForOtherNodes) +
@@ -425,6 +426,24 @@ bool add_messages(Summary& out, const node::Ledger& ledger) {
   const Size content =
       in_units(total(ledger, Counter::kMessagesDirectBytes) + total(ledger, Counter::kMessagesCollectiveBytes));
   out.add("%.1f %s\n", content.number, content.unit);
+  return true;
+}
+
+/// Messages to and from other nodes that were matched here.
+bool add_network(Summary& out, const node::Ledger& ledger) {
+  const auto sent = total(ledger, Counter::kMessagesBetween);
+  const auto read = total(ledger, Counter::kRdmaMessages);
+  if (sent + read == 0) {
+    return false;
+  }
+  const Size content = in_units(total(ledger, Counter::kMessagesBetweenBytes));
+  out.add("headroom:   network   %llu to other nodes, %.1f %s", static_cast<unsigned long long>(sent), content.number,
+          content.unit);
+  if (read > 0) {
+    const Size by_card = in_units(total(ledger, Counter::kRdmaMessagesBytes));
+    out.add("; %llu read by the card, %.1f %s", static_cast<unsigned long long>(read), by_card.number, by_card.unit);
+  }
+  out.add("\n");
   return true;
 }
 
@@ -459,10 +478,11 @@ void write_summary(const node::Ledger& ledger, const char* host) {
   add_memory(out, ledger);
   add_storage(out, ledger);
   const bool has_messages = add_messages(out, ledger);
+  const bool has_network = add_network(out, ledger);
   const bool has_files = add_files(out, ledger);
   // Programs that have nothing large are said nothing of, unless they have much of the budget all the same.
   const bool has_much = ledger.peak_resident_bytes.load(std::memory_order_relaxed) > ledger.budget / 4;
-  if (has_messages || has_files || has_much ||
+  if (has_messages || has_network || has_files || has_much ||
       total(ledger, Counter::kAllocatedBytesPeak) + total(ledger, Counter::kStaticBytes) > 0) {
     out.write();
   }

@@ -25,6 +25,7 @@ WAYS = {
     "attached": "#cc79a7",
     "copied aside": "#d55e00",
     "streamed": "#e69f00",
+    "between nodes": "#f0e442",
     "one-sided": "#009e73",
     "the MPI library's": LIMIT,
 }

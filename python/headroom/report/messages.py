@@ -18,7 +18,14 @@ PASSED_FILES += ("io_passed_as_asked",)
 ONE_SIDED = ("puts_direct", "gets_direct", "folds_direct")
 # What the page shows, in order. one_sided_bytes is a row of its own; other bytes stand beside the counter that they belong to.
 GROUPS = {
-    "What was sent": ("messages_direct", "messages_collective", "messages_piped", *ONE_SIDED, "one_sided_bytes"),
+    "What was sent": (
+        "messages_direct",
+        "messages_collective",
+        "messages_between",
+        "messages_piped",
+        *ONE_SIDED,
+        "one_sided_bytes",
+    ),
     "Calls that did not enter the MPI library": (
         "collectives_direct",
         "collectives_started",
@@ -38,6 +45,17 @@ GROUPS = {
         "messages_streamed",
         "blocks_brought_for_messages",
         "peers_asked_for_blocks",
+    ),
+    "Between nodes": (
+        "messages_between_long",
+        "between_pieces",
+        "between_pieces_copied",
+        "between_records_queued",
+        "rdma_messages",
+        "rdma_prefetched_bytes",
+        "rdma_pinned_bytes",
+        "rdma_pages_bounced",
+        "rdma_failures",
     ),
     "Collective calls on files": (
         "io_writes",
@@ -60,6 +78,7 @@ GROUPS = {
         "helped_while_away",
     ),
 }
+BYTES_ALONE = ("one_sided_bytes", "rdma_prefetched_bytes", "rdma_pinned_bytes")
 MANY = 100  # fewer cost nobody anything
 PART = 0.1  # of all, from which on they are worth a word
 LONG_QUEUE = 1000
@@ -84,26 +103,27 @@ def all_calls(counted: dict) -> int:
 
 def all_messages(counted: dict) -> int:
     """Messages of the program's, direct or not. What MPI forbids was not sent; requests with partitions are not messages."""
-    return counted["messages_direct"] + counted["passed_for_other_nodes"] + counted["passed_for_communicator"]
+    ours = counted["messages_direct"] + counted["messages_between"]
+    return ours + counted["passed_for_other_nodes"] + counted["passed_for_communicator"]
 
 
 def has_messages(node: Node) -> bool:
     total = node.figures.get("total", {})
     if not {name for group in GROUPS.values() for name in group} <= total.keys():
         return False  # it left no figures, or is of a version that counted less
-    names = ("messages_direct", "messages_collective", "windows_direct", "windows_passed", *PASSED)
+    names = ("messages_direct", "messages_collective", "messages_between", "windows_direct", "windows_passed", *PASSED)
     return any(total[name] for name in names) or all_calls(total) > 0
 
 
 def number(counted: dict, name: str) -> int | None:
-    return None if name == "one_sided_bytes" else counted[name]
+    return None if name in BYTES_ALONE else counted[name]
 
 
 def content(counted: dict, name: str) -> int | None:
     """The bytes that belong to a counter, if they are counted."""
     if name == "messages_inline":
         return counted["messages_direct_bytes"] + counted["messages_collective_bytes"] - counted["messages_long_bytes"]
-    return counted[name] if name == "one_sided_bytes" else counted.get(f"{name}_bytes")
+    return counted[name] if name in BYTES_ALONE else counted.get(f"{name}_bytes")
 
 
 def ranks_of(node: Node) -> list[dict]:
@@ -130,6 +150,7 @@ def ways(counted: dict) -> dict[str, tuple[int, int]]:
         "attached": attached,
         "copied aside": both("messages_aside"),
         "streamed": both("messages_streamed"),
+        "between nodes": both("messages_between"),
         "one-sided": (sum(counted[name] for name in ONE_SIDED), counted["one_sided_bytes"]),
         "the MPI library's": (sum(counted[name] for name in PASSED), sum(content(counted, name) or 0 for name in PASSED)),
     }

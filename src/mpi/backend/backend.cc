@@ -256,6 +256,7 @@ void begin_datatypes();
 #include "datatypes.inc"
 #include "direct_requests.inc"
 #include "library_parts.inc"
+#include "network.inc"
 
 int finish_collective(MPI_Request& request) {
   core->count_nonblocking_collective();
@@ -353,12 +354,12 @@ void agree_at_init() {
   if (size > 1) {
     real.Allreduce[1](&wanted, &agreed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   }
-  if (agreed != 0) {
-    real.Comm_create_keyval[1](MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &form_key, nullptr);
-    nonblocking_form = true;
-  }
+  nonblocking_form = agreed != 0;
   agree_on_direct(size);
-  core->note_nonblocking_form(agreed != 0);
+  if (nonblocking_form) {
+    real.Comm_create_keyval[1](MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &form_key, nullptr);
+  }
+  core->note_nonblocking_form(nonblocking_form);
   core->note_pins_of_library();
 }
 
