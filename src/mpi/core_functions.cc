@@ -318,15 +318,23 @@ void use_direct(bool on, bool refused) {
   set_direct(on);
 }
 
-/// Whether messages between nodes are to be matched by Headroom: by itself, where cards read their content.
+/// Whether the user wants messages between nodes to be matched by Headroom, whatever there is: who names how cards are to read
+/// them does.
+bool insists_on_between() {
+  const base::RdmaChoice rdma = base::settings().rdma;
+  return base::settings().between == base::BetweenChoice::kOwn ||
+         (rdma != base::RdmaChoice::kAuto && rdma != base::RdmaChoice::kOff);
+}
+
+/// Whether they are to be.
 bool wants_between() {
-  const base::BetweenChoice wanted = base::settings().between;
-  return wanted != base::BetweenChoice::kLibrary && (direct::endpoint().open_card() || wanted == base::BetweenChoice::kOwn);
+  const bool insists = insists_on_between();
+  return (insists || base::settings().between == base::BetweenChoice::kAuto) && (direct::endpoint().open_card() || insists);
 }
 
 /// The job has agreed who matches messages between nodes.
 void use_between(bool on, bool has_others) {
-  if (has_others && !on && base::settings().between == base::BetweenChoice::kOwn) {
+  if (has_others && !on && insists_on_between()) {
     base::die(
         "--between own: messages between nodes cannot be matched by Headroom, since not every rank asks for it or messages "
         "inside nodes are not direct (--direct on says why)");

@@ -102,9 +102,12 @@ def test_promises(mpi, what, memory, tmp_path):
 def test_what_is_asked_for_and_cannot_be_had_is_said(tmp_path):
     program = compile_program(WHEELS[0], "long_messages.c")
     before = [*WHEELS[0].command(2), *on_nodes(2)]
-    run = headroom_run([program, 4, 1], tmp_path, before=before, between="own", rdma="optimal")
-    assert run.status != 0
-    assert re.search(r"--rdma: .*(libibverbs|card).*--rdma auto leaves messages between nodes to the MPI library", run.errors)
+    for settings in ({"between": "own", "rdma": "native"}, {"rdma": "optimal"}):
+        run = headroom_run([program, 4, 1], tmp_path, before=before, **settings)
+        assert run.status != 0
+        assert re.search(
+            r"--rdma: .*(libibverbs|card).*--rdma auto leaves messages between nodes to the MPI library", run.errors
+        )
     run = headroom_run([program, 4, 1], tmp_path, before=before, between="own", direct="off")
     assert run.status != 0
     assert "--between own: messages between nodes cannot be matched by Headroom" in run.errors
