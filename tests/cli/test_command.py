@@ -31,6 +31,8 @@ def test_help_has_every_setting_and_only_those():
         "direct",
         "attach",
         "reductions",
+        "between",
+        "rdma",
         "mode",
         "mpi",
         "json",

@@ -63,6 +63,7 @@ def test_figures_are_the_counters(mpi, tmp_path):
         "attached": {"messages": stack, "bytes": stack * MIDDLE},
         "copied aside": {"messages": late, "bytes": late * LONG},
         "streamed": {"messages": 0, "bytes": 0},
+        "between nodes": {"messages": 0, "bytes": 0},
         "one-sided": {"messages": puts, "bytes": puts * SHORT},
         "the MPI library's": {"messages": 11 + 3, "bytes": 11 * SHORT},
     }
