@@ -25,7 +25,6 @@ constexpr int kRemoteRecordsAtOnce = 64;
 
 void Endpoint::begin_between_nodes(const NetworkFunctions& network, int ranks) {
   between_.network = network;
-  between_.ranks = ranks;
   between_.peers = static_cast<RemotePeer*>(base::reserve_memory(static_cast<uint64_t>(ranks) * sizeof(RemotePeer)));
   if (between_.peers == nullptr) {
     base::die("no memory is left for messages (see `ulimit -v`)");

@@ -163,7 +163,6 @@ uint64_t network_piece_bytes();
 struct BetweenNodes {
   NetworkFunctions network = {};
   bool on = false;
-  int ranks = 0;
   RemotePeer* peers = nullptr;  // by rank of the world
   OutgoingRecord* flying = nullptr;
   uint64_t queued = 0;  // records that wait

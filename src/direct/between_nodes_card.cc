@@ -70,11 +70,11 @@ bool Endpoint::open_card() {
   if (is_open && between_.card.wants_whole_pages() && !make_bounces()) {
     base::die("no memory is left for messages that a network card reads (see `ulimit -v`)");
   }
+  const char* const why = scratch != nullptr ? between_.card.why() : "no message memory is left";
   if (!is_open && choice != base::RdmaChoice::kAuto) {
-    base::die("--rdma: %s; --rdma auto leaves messages between nodes to the MPI library then",
-              between_.card.why() != nullptr ? between_.card.why() : "no message memory is left");
+    base::die("--rdma: %s; --rdma auto leaves messages between nodes to the MPI library then", why);
   }
-  base::log_debug(base::Part::kDirect, "network card: %s%s", is_open ? between_.card.name() : between_.card.why(),
+  base::log_debug(base::Part::kDirect, "network card: %s%s", is_open ? between_.card.name() : why,
                   is_open && between_.card.wants_whole_pages() ? ", whose paging wants whole pages" : "");
   return is_open;
 }
@@ -240,9 +240,6 @@ void Endpoint::let_read(int rank, const WireRecord& wire) {
   rdma::PairAddress theirs = {};
   rdma::PairAddress own = {};
   memcpy(&theirs, wire.payload(), sizeof theirs);
-  if (peer.is_read_by_it != nullptr) {  // it connects anew, after a failure
-    between_.card.drop(peer.is_read_by_it);
-  }
   peer.is_read_by_it = between_.card.is_open() ? between_.card.make_pair(own) : nullptr;
   const bool good = peer.is_read_by_it != nullptr && between_.card.connect(peer.is_read_by_it, theirs);
   OutgoingRecord* const out = make_record(rank, WireKind::kConnected, sizeof own);
