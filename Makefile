@@ -3,7 +3,7 @@
 #   make build   the command (build/venv/bin/headroom) and the MPI libraries (build/mpi/mpich, build/mpi/openmpi)
 #   make demo    the main job: an MPI PageRank bigger than its memory
 #   make quick   in 3 minutes: the unit tests of the release build, and the tests that broke most often (tests/quick.txt)
-#   make check   the tests; of the products of MPI library and engine every second one
+#   make check   the tests; each with each MPI library and with each engine, but not with each of both
 #   make suites  every variant of every test, and MPICH's own test programs in full: hours (make check runs some of them)
 #   make check-vm  network cards and version 2 cgroups, in a virtual machine with a newer kernel (about 13 minutes)
 #   make lint    formatting, static analysis, generated docs; LINT=--without-analyzer leaves out what takes longest

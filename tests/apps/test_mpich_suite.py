@@ -1,7 +1,7 @@
 """The tests that come with MPICH's source, plain MPI programs of others: they pass under Headroom exactly as without.
 
-By default every second one of point to point, with MPICH. With HEADROOM_SUITES=all (variants.py): all of FOLDERS, with both
-libraries.
+By default every eighth one of point to point, with MPICH. With HEADROOM_SUITES=all (variants.py): all of FOLDERS, with both
+libraries, and on two and three emulated nodes between which Headroom matches the messages.
 """
 
 import shlex
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from conditions import BUILD, need
-from conftest import ROOT, WHEELS, environment, headroom_run, plain_run
-from variants import EVERY_VARIANT
+from conftest import ROOT, WHEELS, environment, headroom_run, on_nodes, plain_run
+from variants import EVERY_VARIANT, only_in_suites
 
 FOLDERS = [
     "pt2pt",
@@ -101,30 +101,55 @@ def passes_plain(case: Case, mpi) -> bool:
     return has_passed(case, done.returncode, done.stdout)
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("folder", FOLDERS if EVERY_VARIANT else FOLDERS[:1])
-@pytest.mark.parametrize("library", WHEELS if EVERY_VARIANT else WHEELS[:1], ids=lambda mpi: mpi.name)
-def test_mpich_suite(library, folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # those of files leave some
+def listed_cases(library, folder: str) -> list[Case]:
     script = ROOT / "setup/mpich_tests.sh"
     subprocess.run([script, library.name, folder.split("/")[0]], check=True, timeout=900, env=environment())
     need("MPICH's tests")
-    listed = cases(BUILD / f"apps/mpich-tests/{library.name}/{folder}")[:: 1 if EVERY_VARIANT else 8]
+    return cases(BUILD / f"apps/mpich-tests/{library.name}/{folder}")[:: 1 if EVERY_VARIANT else 8]
+
+
+def run_all(listed: list[Case], library, tmp_path, nodes: int = 1, **settings) -> dict[str, int]:
+    """Asserts that those pass that pass without Headroom, and returns sums of counters."""
     worse = {}
-    passed = direct = 0
+    passed = 0
+    sums = dict.fromkeys(("messages_direct", "collectives_direct", "messages_between"), 0)
     for case in [case for case in listed if case.program.exists()]:
         command = [case.program, *case.arguments]
         env = environment() | case.variables
+        starts = [*library.command(case.ranks), *(on_nodes(nodes) if nodes > 1 else [])]
         try:
-            run = headroom_run(command, tmp_path, before=library.command(case.ranks), timeout=SECONDS, env=env)
+            run = headroom_run(command, tmp_path, before=starts, timeout=SECONDS, env=env, **settings)
         except subprocess.TimeoutExpired:
             worse |= {str(case): f"not ended after {SECONDS} s"} if passes_plain(case, library) else {}
             continue
-        direct += run.total("messages_direct") + run.total("collectives_direct")
+        sums = {name: value + run.total(name) for name, value in sums.items()}
         if has_passed(case, run.status, run.output):
             passed += 1
         elif passes_plain(case, library):
             worse[str(case)] = run.output[-1000:] + run.errors[-1000:]
     assert not worse
-    assert passed >= (SHARE_OF_FILES if folder.endswith("io") else SHARE_THAT_PASSES) * len(listed) and listed
-    assert direct >= len(listed) or folder in CALLS_ONLY
+    share = SHARE_OF_FILES if listed[0].program.parent.name == "io" else SHARE_THAT_PASSES
+    assert passed >= share * len(listed) > 0
+    return sums
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("folder", FOLDERS if EVERY_VARIANT else FOLDERS[:1])
+@pytest.mark.parametrize("library", WHEELS if EVERY_VARIANT else WHEELS[:1], ids=lambda mpi: mpi.name)
+def test_mpich_suite(library, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # those of files leave some
+    listed = listed_cases(library, folder)
+    sums = run_all(listed, library, tmp_path)
+    assert sums["messages_direct"] + sums["collectives_direct"] >= len(listed) or folder in CALLS_ONLY
+
+
+@only_in_suites
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("nodes", [2, 3])
+@pytest.mark.parametrize("library", WHEELS, ids=lambda mpi: mpi.name)
+def test_mpich_suite_between_nodes(library, nodes, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    listed = listed_cases(library, folder)
+    sums = run_all(listed, library, tmp_path, nodes, between="own")
+    assert sums["messages_between"] > 0 or folder in CALLS_ONLY or "pt2pt" not in folder

@@ -11,7 +11,7 @@ from conditions import need
 from conftest import DEBIAN, HEADROOM, WHEELS, Mpi, compile_program, headroom_run, plain_run
 from running_processes import running
 from slurm import Slurm
-from variants import every_second, only_in_suites
+from variants import only_in_suites
 
 MIB = 1 << 20
 STORAGE = "/var/tmp"  # what jobs are told to take for temporary files differs from version to version
@@ -54,7 +54,6 @@ def assert_went_to_storage(reports: list[dict], nodes: int, ranks: int, each: in
         assert report["total"]["messages_direct"] > 0
 
 
-@every_second("nodes", "mpi")
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("mpi", [MPICH, MPICH_DEBIAN, OPEN_MPI_DEBIAN], ids=lambda mpi: mpi.name)
 def test_srun(slurm, mpi: Mpi, nodes, tmp_path):
@@ -73,7 +72,6 @@ def test_srun(slurm, mpi: Mpi, nodes, tmp_path):
     assert_went_to_storage(run.reports, nodes, 4, 2 * each, 96)
 
 
-@every_second("mpi", "launcher")
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
 @pytest.mark.parametrize("launcher", ["mpiexec", "headroom run -n"])
 def test_batch(slurm, mpi: Mpi, launcher, tmp_path):
@@ -118,7 +116,6 @@ def in_a_batch_job(slurm: Slurm, tmp_path, how: str, mpi: Mpi = MPICH, *options:
     return job, program
 
 
-@every_second("how", "tracking")
 @pytest.mark.parametrize("how", ["srun", "headroom run -n"])
 def test_a_signal_of_slurms_arrives_once(tracking, how, tmp_path):
     """As a job's is that asks for a checkpoint, whomever Slurm sends it to: the first process of a step, or all."""
@@ -139,7 +136,6 @@ def test_time_limit(slurm, tmp_path):
     assert sorted(re.findall(r"^rank.*", job.output, re.M)) == [f"rank {rank} got 1 wrong 0" for rank in range(3)]
 
 
-@every_second("how", "tracking")
 @pytest.mark.parametrize("how", ["srun", "headroom run -n"])
 def test_scancel(tracking, how, tmp_path):
     """All are told to stop, before they are killed; nobody is left."""

@@ -36,7 +36,6 @@ from headroom.report.trace import (
     read_process,
     read_run,
 )
-from variants import every_second
 
 MIB = 1 << 20
 SAMPLE_EVERY = 0.01
@@ -150,7 +149,6 @@ def test_trace_of_a_run_in_turns(mpi, engine, tmp_path):
     assert abs(sum(words[0]["time"].values()) - 1) < 0.01 and words[0]["advice"]
 
 
-@every_second("mpi", "ranks", "direct")
 @pytest.mark.parametrize("direct", ["auto", "off"])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_waits_outside_turns(mpi, ranks, direct, tmp_path):

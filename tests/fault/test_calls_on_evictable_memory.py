@@ -3,7 +3,6 @@
 import pytest
 
 from conftest import compile_program, headroom_run
-from variants import every_second
 
 MIB = 1 << 20
 
@@ -13,7 +12,6 @@ def fortified_for(engine: str) -> str:
     return "-D_FORTIFY_SOURCE=" + ("2" if engine == "userfaultfd-user" else "0")
 
 
-@every_second("engine", "memory")
 @pytest.mark.parametrize("memory", ["256M", "24M"])
 def test_system_calls_on_evictable_memory(engine, memory, tmp_path):
     program = compile_program(None, "system_calls.c", "-U_FORTIFY_SOURCE", fortified_for(engine))

@@ -20,7 +20,7 @@ from conftest import ENGINES, HEADROOM, WHEELS, Run, compile_program, environmen
 from kernel_watch import KernelWatch
 from running_processes import running
 from small_disk import small_disk
-from variants import every_second, only_in_suites
+from variants import any_of, only_in_suites
 
 MIB = 1 << 20
 
@@ -168,7 +168,7 @@ def test_a_directory_is_added_to_a_job_whose_storage_cannot_be_written(mpi, tmp_
     assert run["total"]["evictions_given_up"] > 0
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_a_directory_is_added_to_a_job_whose_writes_fail_slowly(mpi, tmp_path):
     """In two directories in turn, each for longer than the other one is left alone for. It is said once, and how it ends."""
     report = tmp_path / "report.json"
@@ -187,7 +187,7 @@ def test_a_directory_is_added_to_a_job_whose_writes_fail_slowly(mpi, tmp_path):
     assert run["total"]["storage_full_ns"] > 2e9 and run["total"]["stripes_elsewhere"] > 0
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_room_is_freed_for_a_job_whose_storage_is_full(mpi, tmp_path):
     report = tmp_path / "report.json"
     with small_disk(tmp_path, 460) as mount:
@@ -253,7 +253,6 @@ LENIENT = [WHEELS[0].mpiexec, "-disable-auto-cleanup"]
 UNHEARD = ["sh", "-c", 'trap "" USR1; "$@"; true', "sh"]
 
 
-@every_second("mpi", "memory", "how")
 @pytest.mark.parametrize("memory", ["1G", "24M"])
 @pytest.mark.parametrize("how", ["alone", "threads", "nodes"])
 def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, how, tmp_path):
@@ -285,7 +284,6 @@ def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, how, tmp_path):
         assert re.search(ended, run.errors), f"{moment}\n{run.errors}"
 
 
-@every_second("mpi", "memory")
 @pytest.mark.parametrize("memory", ["1G", "48M"])
 @pytest.mark.parametrize("when", ["holding", "anywhere"])
 def test_a_rank_is_killed_that_others_share_windows_with(mpi, when, memory, tmp_path):
@@ -313,7 +311,7 @@ def test_storage_fails_that_a_peer_needs(mpi, tmp_path):
     assert run.report["failed"] is True
 
 
-@every_second("mpi")
+@any_of("mpi")
 @pytest.mark.parametrize("how", ["kill", "kill-early", "poll", "exit"])
 def test_survivors_that_no_launcher_ends(how, tmp_path):
     program = compile_program(WHEELS[0], "wait_and_die.c")
@@ -432,7 +430,7 @@ def read_while_stopped(program: Path, process: int) -> dict[int, int]:
         os.kill(process, signal.SIGCONT)
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_others_go_on_while_a_rank_is_stopped(mpi, tmp_path):
     """With the memory that there is without the stopped one's, all at the same time."""
     first = tmp_path / "done"
@@ -455,7 +453,7 @@ def test_others_go_on_while_a_rank_is_stopped(mpi, tmp_path):
     run.assert_paged(4 * 64 * MIB, 64 * MIB, reads=3, writes=4)
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_a_rank_that_is_stopped_in_line_for_its_turn(mpi, tmp_path):
     """Nobody waits for it: the others go on with their turns, which end when another one is in line."""
     ready, first = 2, tmp_path / "done"

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from conftest import HEADROOM, WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
-from variants import every_second
 
 MIB = 1 << 20
 CLOSING = [f"descriptors-{way}" for way in ("close", "close_range", "closefrom", "dup2", "raw")]
@@ -33,7 +32,6 @@ PRESSED_BY_A_THREAD = ["rights", "executions", "handlers", "forks", "sockets"]
 SYSTEMS_TOO = [case for case in CASES if case not in (*CLOSING, "sized", "sockets")]
 
 
-@every_second("case", "engine")
 @pytest.mark.parametrize("case", CASES)
 def test_posix_promises(case, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -132,7 +130,6 @@ ON_TWO_NODES = ["probes", "freed_on_nodes", "handlers", "handlers_talk", "forgot
 ON_TWO_NODES += ["orders_of_threads", "orders_again", "errors_of_both", "handlers_beside_a_flood"]
 
 
-@every_second("case", "mpi")
 @pytest.mark.parametrize("case", ON_TWO_NODES)
 def test_mpi_promises_on_two_nodes(case, mpi, tmp_path):
     program = compile_program(mpi, "mpi_promises.c")

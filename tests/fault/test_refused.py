@@ -11,7 +11,7 @@ import pytest
 from conditions import need
 from conftest import BUILD, HEADROOM, ORDINARY_USER, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
 from headroom import launcher, machine
-from variants import every_second
+from variants import any_of
 
 MIB = 1 << 20
 
@@ -177,7 +177,7 @@ def test_a_launcher_in_a_batch_script_is_not_refused(monkeypatch):
     assert launcher.started_ranks(os.environ) == 4
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_a_job_that_is_only_partly_under_headroom_is_refused(mpi, tmp_path):
     program = compile_program(mpi, "calls.c")
     command = [*mpi.command(1), program, 1, ":", "-n", 2, HEADROOM, "run", "--memory", "64M", "--", program, 1]

@@ -3,12 +3,10 @@
 import pytest
 
 from conftest import compile_program, headroom_run
-from variants import every_second
 
 MIB = 1 << 20
 
 
-@every_second("engine", "writers")
 @pytest.mark.parametrize(("writers", "readers"), [(72, 0), (36, 36), (0, 100)], ids=["faults", "both", "system calls"])
 def test_many_threads_wait_for_room(engine, writers, readers, tmp_path):
     """More than the pager once had room to keep account of, and all of them want what the others just got: who waits longest

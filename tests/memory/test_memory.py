@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
-from variants import every_second
+from variants import any_of
 
 MIB = 1 << 20
 PUBLIC_HEADERS = f"-I{ROOT}/include"
 OVERDUE_S = 5  # kOverdueNs of src/sched/slots.h
 PATIENCE_S = OVERDUE_S / 2  # kPatienceNs of src/sched/preemption.cc
 
-pytestmark = every_second("mpi")  # libraries hardly differ here
+pytestmark = any_of("mpi")  # libraries hardly differ here
 
 
 def compile_sweep():
@@ -161,7 +161,6 @@ def test_strides_that_come_to_other_pages_each_time_are_read_in_blocks(engine, t
     assert run.total("single_pages_read") < 64 * MIB // 4096 // 8
 
 
-@every_second("mpi", "engine")
 def test_rounds_of_ranks_turn_direction(mpi, engine, tmp_path):
     """Ranks that take turns: in each round what does not fit is read, and not what the last rounds left behind."""
     program = compile_program(mpi, "rounds.c", PUBLIC_HEADERS)
@@ -182,7 +181,6 @@ def test_rounds_of_ranks_turn_direction(mpi, engine, tmp_path):
     run.assert_paged(ranks * each * MIB, budget, reads=rounds, writes=rounds)
 
 
-@every_second("mpi", "engine")
 def test_ranks_that_change_all_they_have_write_what_must_leave(mpi, engine, tmp_path):
     """And little in vain."""
     source = str(ROOT / "python/headroom/bench/paging.c")
@@ -252,7 +250,7 @@ def longest_wait(run) -> float:
     return max(rank["slot_wait_ns_peak"] for rank in run.report["ranks"]) / 1e9
 
 
-@every_second("engine")
+@any_of("engine")
 def test_nobody_waits_for_ever_for_ranks_that_never_call_mpi(mpi, engine, tmp_path):
     """Each of the others computes longer than a turn may last, too, and has its own after those at most that wait already:
     docs/mpi.md says why that takes no longer than a turn each."""
@@ -352,7 +350,6 @@ def test_a_thread_that_does_nothing_keeps_no_slot_while_memory_is_enough(mpi, tm
     assert run.total("turns_overdue") == 0
 
 
-@every_second("mpi", "engine")
 @pytest.mark.parametrize("level", ["funneled", "multiple"])
 def test_openmp_and_mpi(mpi, engine, level, tmp_path):
     program = compile_program(mpi, "hybrid.c", "-fopenmp")

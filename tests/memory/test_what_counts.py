@@ -5,12 +5,11 @@ import re
 import pytest
 
 from conftest import compile_program, headroom_run
-from variants import every_second
+from variants import any_of
 
 MIB = 1 << 20
 
 
-@every_second("mpi", "engine")
 def test_memory_that_is_never_touched_costs_nothing(mpi, engine, tmp_path):
     program = compile_program(mpi, "untouched.c")
     run = headroom_run([program, 400, 40, 200], tmp_path, before=mpi.command(2), memory="400M", engine=engine)
@@ -43,7 +42,6 @@ MOVES = {
 }
 
 
-@every_second("kind", "engine")
 @pytest.mark.parametrize("kind", MOVES)
 def test_what_cannot_move_is_counted_and_said(kind, engine, tmp_path):
     """Before MPI_Init, 200 MiB a rank."""
@@ -66,7 +64,7 @@ def test_what_cannot_move_is_counted_and_said(kind, engine, tmp_path):
     assert peak and float(peak[1]) >= 380, run.errors
 
 
-@every_second("engine")
+@any_of("engine")
 @pytest.mark.parametrize("engine", ["userfaultfd-user", "sigsegv"], indirect=True)
 def test_smaller_ones_move_once_much_cannot(engine, tmp_path):
     """Of pieces of 96 KiB the first hundred MiB stay; that is noticed, said, and the second hundred can move."""

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from conftest import WHEELS, compile_program, headroom_run, on_nodes
-from variants import every_second, only_in_suites
+from variants import only_in_suites
 
 MIB = 1 << 20
 
@@ -28,7 +28,6 @@ def between(mpi, ranks: int, nodes: int, source: str, arguments: list, tmp_path,
     return run
 
 
-@every_second("mpi", "ranks")
 @pytest.mark.parametrize(("ranks", "nodes"), [(4, 2), (7, 3)])
 def test_messages_of_all_kinds(mpi, ranks, nodes, tmp_path):
     run = between(mpi, ranks, nodes, "spanning.c", [nodes, 8, ranks, 1], tmp_path, memory="1G")
@@ -46,7 +45,6 @@ def test_messages_of_all_kinds_while_memory_is_short(mpi, engine, tmp_path):
         assert {rank["engine"] for rank in node["ranks"]} == {engine}
 
 
-@every_second("mpi", "what")
 @pytest.mark.parametrize("what", ["rare", "calls", "order", "errors", "communicators"])
 def test_every_call_and_any_order(mpi, what, tmp_path):
     """Partitioned and wrong calls stay the library's. 5000 messages that nobody receives yet wait where they were sent."""
@@ -65,7 +63,6 @@ def moved(run) -> int:
     return size
 
 
-@every_second("mpi", "how")
 @pytest.mark.parametrize("how", ["aligned", "anywhere", "short"])
 def test_long_messages_are_right_whatever_lies_beside_them(mpi, how, tmp_path):
     run = between(mpi, 4, 4, "long_messages.c", [40, 30, how], tmp_path, memory="1G")

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import compile_program, environment, headroom_run, on_nodes, plain_run
 from small_disk import small_disk
-from variants import every_second, only_in_suites
+from variants import only_in_suites
 
 MIB = 1 << 20
 REASONS = (
@@ -34,7 +34,6 @@ def random_views(mpi, tmp_path, ranks: int, nodes: int, seed: int, rounds: int, 
     return run
 
 
-@every_second("mpi", "nodes")
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=only_in_suites)])
 @pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (5, 1), (4, 2), (7, 3)])
 def test_random_views_and_memory_types(mpi, ranks, nodes, seed, tmp_path):
@@ -46,7 +45,6 @@ def test_random_views_and_memory_types(mpi, ranks, nodes, seed, tmp_path):
     assert run.total("io_aggregated") > 0
 
 
-@every_second("mpi", "engine", "nodes")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_random_views_while_memory_is_short(mpi, engine, nodes, tmp_path):
     """What the calls access is on storage when they begin; irregular views and memory types among it."""
@@ -67,7 +65,6 @@ def test_small_windows_and_one_aggregator(mpi, tmp_path):
     assert sum(aggregated) + run.total("io_apart") / 4 <= 40  # one rank a call
 
 
-@every_second("mpi", "engine", "piece")
 @pytest.mark.parametrize("piece", [4096, 40, 1 << 19, 40 * MIB])
 def test_arrays_larger_than_memory(mpi, engine, piece, tmp_path):
     """The last is one piece, which goes to the file and comes from it without a window."""

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, headroom_run
-from variants import every_second, only_in_suites
+from variants import only_in_suites
 
 MIB = 1 << 20
 
@@ -30,7 +30,6 @@ def collectives(mpi, ranks: int, tmp_path, reductions: str, *rounds, **settings)
 
 
 # Debian's MPICH 4.0.2 crashes by itself in MPI_Reduce with an operation that does not commute.
-@every_second("mpi", "ranks", "reductions")
 @pytest.mark.parametrize(
     ("mpi", "ranks", "reductions"),
     [
@@ -85,7 +84,6 @@ def nonblocking(mpi, ranks: int, tmp_path, *arguments, **settings):
     return run
 
 
-@every_second("mpi", "ranks")
 @pytest.mark.parametrize(
     ("mpi", "ranks"),
     [*((mpi, ranks) for mpi in WHEELS for ranks in (2, 3, 9)), *((mpi, 3) for mpi in (STANDARD_ABI, *DEBIAN))],

@@ -5,7 +5,6 @@ import pytest
 
 from conditions import need
 from conftest import WHEELS, compile_program, headroom_run
-from variants import every_second
 
 MIB = 1 << 20
 ROUNDS = 3
@@ -34,7 +33,6 @@ def test_what_goes_to_many_is_held_once(mpi, tmp_path):
     assert run.total("messages_streamed") == run.total("messages_aside") == 0
 
 
-@every_second("kib", "mpi")
 @pytest.mark.parametrize("mpi", WHEELS, ids=lambda mpi: mpi.name)
 @pytest.mark.parametrize("kib", [2048, 900])
 def test_what_cannot_be_held_takes_little_memory(mpi, kib, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from conditions import need
 from conftest import STANDARD_ABI, WHEELS, compile_program, headroom_run
-from variants import every_second
+from variants import any_of
 
 MPICH = WHEELS[0]
 
@@ -41,7 +41,7 @@ def test_every_collective_with_large_counts(mpi, ranks, tmp_path):
     assert not run.short_of_memory
 
 
-@every_second("short")
+@any_of("short")
 def test_every_collective_with_large_counts_while_memory_is_short(short, tmp_path):
     run = large_counts(MPICH, short.ranks, short.each, tmp_path, **short.settings)
     assert run.total("blocks_brought_for_messages") > 0

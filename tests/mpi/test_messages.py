@@ -6,7 +6,7 @@ import re
 import pytest
 
 from conftest import DEBIAN, STANDARD_ABI, WHEELS, compile_program, headroom_run, on_nodes
-from variants import every_second
+from variants import any_of
 
 MIB = 1 << 20
 
@@ -155,7 +155,7 @@ def test_ends_of_a_chain_while_memory_is_short(mpi, short, tmp_path):
     short.assert_paged(edges(mpi, short.ranks, short.each, tmp_path, **short.settings))
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_every_call_on_three_nodes(mpi, tmp_path):
     """Emulated: the next rank but two is on the same node, the next one is not."""
     for distance, stride, passes in ((3, 11, set()), (1, 29, {"other_nodes"})):
@@ -211,7 +211,7 @@ def test_buffered_sends_do_not_wait(mpi, tmp_path):
     assert max(rank["allocated_bytes"] for rank in run.report["ranks"]) < 50 * MIB
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_buffered_sends_do_not_wait_while_memory_is_short(mpi, tmp_path):
     run = buffered_sends(mpi, 4, tmp_path, 40, memory="96M")
     assert run.total("messages_aside") > 0
@@ -232,7 +232,7 @@ def test_a_sender_that_waits_helps_while_memory_is_short(mpi, short, tmp_path):
     short.assert_paged(run)
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_random_datatypes_on_three_nodes(mpi, tmp_path):
     """Emulated: each rank's next one is on its node in one run, on another in the other."""
     program = compile_program(mpi, "messages.c")
@@ -261,7 +261,7 @@ def test_random_datatypes_while_memory_is_short(mpi, short, tmp_path):
     short.assert_paged(run)
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_random_datatypes_on_three_nodes_while_memory_is_short(mpi, tmp_path):
     run, count = messages(
         mpi,
@@ -286,7 +286,7 @@ def test_order_and_many_unexpected_messages(mpi, tmp_path):
     assert run.total("direct_pokes") > 0  # the others wait meanwhile
 
 
-@every_second("mpi")
+@any_of("mpi")
 def test_order_and_many_unexpected_messages_while_memory_is_short(mpi, tmp_path):
     run, count = messages(mpi, 5, tmp_path, "order", 30, 0, 25000, memory="96M")
     assert count == 4 * 2 * 25000 == run.total("messages_direct")

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from conftest import STANDARD_ABI, WHEELS, compile_program, headroom_run, on_nodes
-from variants import every_second
 
 
 def transfers(mpi, ranks: int, tmp_path, *arguments, nodes: int = 1, **settings):
@@ -24,7 +23,6 @@ def assert_direct(run, counts: list[int], ranks: int) -> None:
     assert min(one_sided) > 0
 
 
-@every_second("mpi", "ranks")
 @pytest.mark.parametrize(
     ("mpi", "ranks"),
     [*((mpi, ranks) for mpi in WHEELS for ranks in (3, 8)), (STANDARD_ABI, 2)],

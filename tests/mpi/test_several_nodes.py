@@ -6,7 +6,7 @@ import re
 import pytest
 
 from conftest import WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
-from variants import every_second, only_in_suites
+from variants import only_in_suites
 
 MIB = 1 << 20
 
@@ -50,7 +50,6 @@ def test_while_memory_is_short(mpi, engine, nodes, tmp_path):
         assert {rank["engine"] for rank in node["ranks"]} == {engine}
 
 
-@every_second("mpi", "ranks")
 @pytest.mark.parametrize(("ranks", "nodes"), [(4, 2), pytest.param(7, 3, marks=only_in_suites), (5, 4)])
 def test_collectives_in_stages(mpi, ranks, nodes, tmp_path):
     """A barrier, broadcasts and exact sums: ranks of a node by direct messages, their leaders by the library."""

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from conftest import WHEELS, compile_program, headroom_run, on_nodes
-from variants import every_second, only_in_suites
+from variants import any_of, only_in_suites
 
 MIB = 1 << 20
 RANKS, NODES = 6, 3
@@ -14,7 +14,7 @@ OTHER_NODES = {"other_nodes"}
 SHORT = "48M"
 
 pytestmark = [
-    every_second("mpi"),
+    any_of("mpi"),
     pytest.mark.parametrize("memory", ["1G", pytest.param(SHORT, marks=only_in_suites)]),
 ]
 
