@@ -14,10 +14,14 @@ constexpr uint32_t kSpins = 2;  // what is waited for mostly needs this processo
 // yields is where a processor becomes free. In turns the slot is needed by others.
 constexpr uint32_t kYields = 400;
 constexpr uint32_t kYieldsInTurns = 24;
+// Nobody wakes a rank whose message comes from another node.
+constexpr uint32_t kYieldsForNetwork = 4000;
 constexpr uint32_t kEager = 400;
 constexpr uint32_t kSpinsOfThreads = 100;
 constexpr uint32_t kFirstPoke = 64;
 constexpr uint32_t kPokeEach = 256;
+// Others may share the processors, of whom nothing here knows: another job, or other nodes of an emulation.
+constexpr uint32_t kSurelyLong = 256;
 constexpr int64_t kLongestSleepNs = 2'000'000;
 constexpr int64_t kShortSleepNs = 50'000;
 
@@ -31,6 +35,9 @@ void Waiting::pause() {
     traced_.goes_on();
     also_elsewhere_ = poke_();
     endpoint().look_after_peers();
+    if (also_elsewhere_ || rounds_ > kSurelyLong) {
+      (void)base::system_call(SYS_sched_yield);
+    }
   }
   if (rounds_ > kSpins && (for_file_ || sched::waiters_may_sleep())) {
     pause_or_sleep();
@@ -52,7 +59,8 @@ void Waiting::pause_or_sleep() {
   if (endpoint().has_left_records()) {
     return;  // they may be what is waited for
   }
-  if (rounds_ < kSpins + (sched::mode() == sched::Mode::kTurns ? kYieldsInTurns : kYields)) {
+  const uint32_t yields = sched::mode() == sched::Mode::kTurns ? kYieldsInTurns : also_elsewhere_ ? kYieldsForNetwork : kYields;
+  if (rounds_ < kSpins + yields) {
     (void)base::system_call(SYS_sched_yield);
     return;
   }

@@ -254,23 +254,25 @@ UNHEARD = ["sh", "-c", 'trap "" USR1; "$@"; true', "sh"]
 
 
 @pytest.mark.parametrize("memory", ["1G", "24M"])
-@pytest.mark.parametrize("how", ["alone", "threads", "nodes"])
+@pytest.mark.parametrize("how", ["alone", "threads", "nodes", "own"])
 def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, how, tmp_path):
     """No wrong data, and no hang; by a timer, or at an instruction of a message's way. (More of these, of the protocol alone:
     tests/unit/killed_anywhere_test.cc.)"""
     program = compile_program(mpi, "killed_anywhere.c")
+    nodes = on_nodes(2) if how in ("nodes", "own") else []
     engines = [engine for engine in ENGINES if engine == "sigsegv" or not LACKS[f"the engine {engine}"]()]
     for attempt in range(4 if how == "alone" else 3):
-        ranks, moment = (4 if how == "nodes" else 2 + attempt % 3), random.randrange(100, 60_000)
+        ranks, moment = (4 if nodes else 2 + attempt % 3), random.randrange(100, 60_000)
         if attempt >= 2 and how == "alone" and platform.machine() == "x86_64":
             moment = f"{random.randrange(40)}:{random.randrange(1, 8000)}"
-        unheard = mpi.name == "mpich" and attempt % 3 == 1 and how != "nodes"
+        unheard = mpi.name == "mpich" and attempt % 3 == 1 and not nodes
         command = [*(UNHEARD if unheard else []), program, attempt % 2, moment, 6, how]
         before = [*LENIENT, "-n", str(ranks)] if unheard else mpi.command(ranks)
         settings = {"memory": memory, "direct": "on", "timeout": 100, "engine": random.choice(engines)}
-        run = headroom_run(command, tmp_path, before=[*before, *(on_nodes(2) if how == "nodes" else [])], **settings)
+        settings |= {"between": "own"} if how == "own" else {}
+        run = headroom_run(command, tmp_path, before=[*before, *nodes], **settings)
         errors = run.errors
-        if how == "nodes":  # what the library copies to the other node from whom is being killed: limits.md
+        if nodes:  # what the library copies to the other node from whom is being killed: limits.md
             for killed in re.findall(r"error: rank (\d) .* was ended by signal 9", errors):
                 others = "[02]" if int(killed) % 2 else "[13]"
                 errors = re.sub(rf"wrong: rank {others}, \d+ bytes from rank {killed} .*", "", errors)
@@ -280,7 +282,7 @@ def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, how, tmp_path):
         # Its own supervisor says it, if a survivor has not been faster, whose end makes the launcher kill everybody. To another
         # emulated node the library copies by itself, and may be the first to say that nobody is there.
         ended = r"error: rank \d: (memory of )?rank \d " + ("" if unheard else r"|was ended by signal 9")
-        ended += r"|process_vm_readv failed \(errno 3\)" if how == "nodes" else ""
+        ended += r"|process_vm_readv failed \(errno 3\)" if nodes else ""
         assert re.search(ended, run.errors), f"{moment}\n{run.errors}"
 
 

@@ -96,6 +96,36 @@ def test_promises(mpi, what, memory, tmp_path):
     assert run.short_of_memory == (what == "wanted")
 
 
+@pytest.mark.parametrize(("mode", "memory"), [("pass", "1G"), ("turns", "1G"), ("turns", "48M")])
+def test_several_threads(mode, memory, mpi, tmp_path):
+    """Of each rank, in messages, probes and collective calls at once; on one node two ranks, one on the other."""
+    run = between(mpi, 3, 2, "threads.c", [], tmp_path, memory=memory, mode=mode)
+    assert "threads ok" in run.output
+    # Each rank's threads: 200 messages, then 3 rounds of 5 sizes of 4 messages, to the next rank: from one of three on its node.
+    sent = 3 * (200 + 3 * 5 * 4)
+    assert (run.total("messages_direct"), run.total("messages_between")) == (sent, 2 * sent)
+    assert run.short_of_memory == (memory == "48M")
+
+
+@pytest.mark.parametrize("memory", ["1G", "80M"])
+def test_every_way_to_end_requests(mpi, memory, tmp_path):
+    each = 1 if memory == "1G" else 40
+    run = between(mpi, 6, 3, "completion.c", [each, 1, tmp_path, 3], tmp_path, memory=memory)
+    sent, here = map(int, re.fullmatch(r"ok (\d+) (\d+)\n", run.output).groups())
+    print(sent, here, run.total("messages_direct"), run.total("messages_between"))
+    assert run.short_of_memory == (memory == "80M")
+
+
+@pytest.mark.parametrize("memory", ["2G", "96M"])
+def test_random_datatypes(mpi, memory, tmp_path):
+    """In collectives and windows, which stay the library's between nodes; before these all ranks wait for each other."""
+    each = 1 if memory == "2G" else 40
+    run = between(mpi, 4, 2, "random_transfers.c", [each, 815, 20], tmp_path, memory=memory)
+    assert re.fullmatch(r"ok \d+ \d+ \d+ \d+\n", run.output)
+    assert run.total("windows_passed") > 0
+    assert run.short_of_memory == (memory == "96M")
+
+
 def test_what_is_asked_for_and_cannot_be_had_is_said(tmp_path):
     program = compile_program(WHEELS[0], "long_messages.c")
     before = [*WHEELS[0].command(2), *on_nodes(2)]

@@ -125,3 +125,16 @@ def test_turns_add_no_messages_between_nodes(mpi, tmp_path):
             counted[way, rounds] = messages_between(2, folder)
     added = {way: counted[way, many] - counted[way, few] for way in ("plain", "under")}
     assert 4 * (many - few) <= added["under"] <= added["plain"], counted
+
+
+@pytest.mark.parametrize("between", ["library", "own"])
+def test_ranks_that_share_processors_with_others_that_they_do_not_know(mpi, between, tmp_path):
+    """Two nodes of two ranks on two processors: each believes that it has these for itself. Who waits leaves them to others
+    soon: without that each message takes until the waiting rank's time is over, thousands of looks."""
+    program = compile_program(mpi, "round_trips.c")
+    before = ["taskset", "-c", "0,1", *mpi.command(4), *on_nodes(2)]
+    run = headroom_run([program, 1000], tmp_path, before=before, between=between, memory="1G")
+    assert run.status == 0, run.errors
+    sent = int(re.fullmatch(r"ok (\d+)\n", run.output)[1])
+    assert run.total("messages_direct") > 0
+    assert run.total("direct_pokes") < 50 * sent
