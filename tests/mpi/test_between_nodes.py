@@ -17,9 +17,7 @@ def between(mpi, ranks: int, nodes: int, source: str, arguments: list, tmp_path,
         tmp_path,
         before=[*mpi.command(ranks), *on_nodes(nodes)],
         between="own",
-        direct="on",
-        collectives_may_pass={"other_nodes"},
-        **settings,
+        **{"direct": "on", "collectives_may_pass": {"other_nodes"}} | settings,
     )
     assert run.status == 0, run.errors
     assert len(run.reports) == nodes
@@ -99,7 +97,7 @@ def test_promises(mpi, what, memory, tmp_path):
 @pytest.mark.parametrize(("mode", "memory"), [("pass", "1G"), ("turns", "1G"), ("turns", "48M")])
 def test_several_threads(mode, memory, mpi, tmp_path):
     """Of each rank, in messages, probes and collective calls at once; on one node two ranks, one on the other."""
-    run = between(mpi, 3, 2, "threads.c", [], tmp_path, memory=memory, mode=mode)
+    run = between(mpi, 3, 2, "threads.c", [], tmp_path, memory=memory, mode=mode, collectives_may_pass=set())
     assert "threads ok" in run.output
     # Each rank's threads: 200 messages, then 3 rounds of 5 sizes of 4 messages, to the next rank: from one of three on its node.
     sent = 3 * (200 + 3 * 5 * 4)
@@ -110,9 +108,11 @@ def test_several_threads(mode, memory, mpi, tmp_path):
 @pytest.mark.parametrize("memory", ["1G", "80M"])
 def test_every_way_to_end_requests(mpi, memory, tmp_path):
     each = 1 if memory == "1G" else 40
-    run = between(mpi, 6, 3, "completion.c", [each, 1, tmp_path, 3], tmp_path, memory=memory)
-    sent, here = map(int, re.fullmatch(r"ok (\d+) (\d+)\n", run.output).groups())
-    print(sent, here, run.total("messages_direct"), run.total("messages_between"))
+    run = between(mpi, 6, 3, "completion.c", [each, 1, tmp_path, 1], tmp_path, memory=memory, may_pass={"communicator"})
+    sent, of_library = map(int, re.fullmatch(r"ok (\d+) (\d+)\n", run.output).groups())
+    assert run.total("messages_direct") + run.total("messages_between") == sent
+    assert min(run.total("messages_direct"), run.total("messages_between")) > 0
+    assert run.total("passed_for_communicator") == of_library > 0
     assert run.short_of_memory == (memory == "80M")
 
 
