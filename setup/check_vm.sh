@@ -55,10 +55,10 @@ mount -t tracefs nodev \$tracing 2>/dev/null
 echo 'p:odp/map ib_umem_odp_map_dma_and_lock fault=\$arg5:u8 caller=\$stack0:symbol' >>\$tracing/kprobe_events
 echo 1 >\$tracing/events/odp/map/enable
 echo 20000 >\$tracing/buffer_size_kb
-read_by_card() { # scheme, engine, budget, MiB, rounds, where content lies
+read_by_card() { # scheme, engine, budget, MiB, rounds, where content lies, [a variable]
   rm -f /var/tmp/figures*
-  echo "case card \$1 \$2 \$3 \$6"
-  timeout 120 \$mpich env MOST_SECONDS_TO_END=10 "AT_BEGIN=mount -t tracefs nodev \$tracing; echo >\$tracing/trace" \
+  echo case card \$1 \$2 \$3 \$6 \$7
+  timeout 120 \$mpich env \${7:-A=b} MOST_SECONDS_TO_END=10 "AT_BEGIN=mount -t tracefs nodev \$tracing; echo >\$tracing/trace" \
     $root/build/venv/bin/headroom run --memory \$3 --engine \$2 --storage /var/tmp --summary off --json /var/tmp/figures \
     --between own --rdma \$1 $root/build/tests/long_messages-mpich \$4 \$5 \$6 2>&1
   echo "status \$?"
@@ -69,6 +69,7 @@ read_by_card() { # scheme, engine, budget, MiB, rounds, where content lies
 }
 for scheme in optimal enhanced native pinned; do read_by_card \$scheme userfaultfd 400M 20 6 aligned; done
 for engine in userfaultfd userfaultfd-user sigsegv; do read_by_card optimal \$engine 180M 100 6 anywhere; done
+read_by_card optimal userfaultfd 400M 20 12 anywhere HEADROOM_RDMA_FAULT=17
 for what in cancel buffered wanted; do
   rm -f /var/tmp/figures*
   echo "case promise \$what"

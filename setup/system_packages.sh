@@ -6,7 +6,7 @@
 set -euo pipefail
 
 declare -A packages=(
-  [build]="g++ binutils libjemalloc-dev libxxhash-dev python3 python3-venv libc6-dev ca-certificates procps"
+  [build]="g++ binutils libjemalloc-dev libxxhash-dev libibverbs-dev python3 python3-venv libc6-dev ca-certificates procps"
   [demo]="util-linux"
   [check]="libgtest-dev gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev lammps libblas3 ptscotch scotch scalapack-mpi-test e2fsprogs xz-utils strace gdb slurm-client slurmctld slurmd munge pkg-config cmake"
   [suites]="openfoam openfoam-examples"

@@ -108,6 +108,10 @@ for scheme, engine, budget, where in READ_BY_CARD:
     must((counted("blocks_evicted", case.text) > 0) == (budget == "180M"), f"{name}: memory was not as short as it should be")
     pinned = counted("rdma_pinned_bytes", case.text), counted("pinned_bytes_peak", case.text)
     must((pinned[0] > 0) if scheme == "pinned" else pinned == (0, 0), f"{name}: {pinned} bytes pinned")
+failing = cases.get("card optimal userfaultfd 400M anywhere HEADROOM_RDMA_FAULT=17", Case())
+must(failing.status == 0 and "ok " in failing.text, f"a card that fails: ended with {failing.status}:\n{failing.text[-1500:]}")
+for name in ("rdma_failures", "rdma_connections_failed", "between_pieces", "rdma_messages"):
+    must(counted(name, failing.text) > 0, f"a card that fails: no {name}")
 for what in ("cancel", "buffered", "wanted"):
     case = cases.get(f"promise {what}", Case())
     must(case.status == 0 and f"ok {what}" in case.text, f"promise {what}: ended with {case.status}:\n{case.text[-1500:]}")

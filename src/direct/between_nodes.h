@@ -84,7 +84,10 @@ struct OutgoingRecord {
 };
 
 /// Whether this process's card reads from a rank's.
-enum class Reading : uint8_t { kNotYet, kAsked, kConnected, kNever };
+enum class Reading : uint8_t { kNotYet, kAsked, kConnected, kBroken, kNever };
+
+/// After so many failures of a card towards a rank the library carries all that comes from it.
+inline constexpr uint32_t kMostFailures = 4;
 
 /// What is known of a rank on another node.
 struct RemotePeer {
@@ -94,7 +97,8 @@ struct RemotePeer {
   uint32_t we_told;    // of these, as it was told
   bool was_sent_to;    // any record
   Reading reading;
-  uint64_t reads;  // of its memory, under way
+  uint32_t failures;  // of connections to it
+  uint64_t reads;     // of its memory, under way
   rdma::QueuePair* reads_from_it;
   rdma::QueuePair* is_read_by_it;
   OutgoingRecord* first;  // that wait
@@ -175,9 +179,10 @@ struct BetweenNodes {
   uint64_t sendings = 0;        // that their receivers have not had
   int64_t expected = 0;         // posted receives that may be from other nodes
   uint32_t looks = 0;
-  uint32_t piece_tags = 0;  // used so far
-  int byes = 0;             // that came
-  uint64_t reads = 0;       // of the card, under way
+  uint32_t piece_tags = 0;    // used so far
+  int byes = 0;               // that came
+  uint64_t reads = 0;         // of the card, under way
+  uint64_t reads_posted = 0;  // in all
   rdma::Card card;
   char* bounces = nullptr;  // kBounceSlots of kBounceSlotBytes, where the card's paging wants whole pages
   rdma::Registered bounce_keys;

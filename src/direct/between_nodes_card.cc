@@ -240,6 +240,9 @@ void Endpoint::let_read(int rank, const WireRecord& wire) {
   rdma::PairAddress theirs = {};
   rdma::PairAddress own = {};
   memcpy(&theirs, wire.payload(), sizeof theirs);
+  if (peer.is_read_by_it != nullptr) {
+    between_.card.drop(peer.is_read_by_it);  // it has failed: the other side connects once more
+  }
   peer.is_read_by_it = between_.card.is_open() ? between_.card.make_pair(own) : nullptr;
   const bool good = peer.is_read_by_it != nullptr && between_.card.connect(peer.is_read_by_it, theirs);
   OutgoingRecord* const out = make_record(rank, WireKind::kConnected, sizeof own);
@@ -255,7 +258,7 @@ void Endpoint::may_read_from(int rank, const WireRecord& wire) {
   const bool good = wire.first != 0 && between_.card.connect(peer.reads_from_it, theirs);
   peer.reading = good ? Reading::kConnected : Reading::kNever;
   if (!good) {
-    trace::count(Counter::kRdmaFailures);
+    trace::count(Counter::kRdmaConnectionsFailed);
     base::log_debug(base::Part::kDirect, "the network card cannot be connected to that of rank %d", rank);
   }
 }
@@ -280,7 +283,10 @@ void Endpoint::give_back_bounce_slot(int slot) {
 /// Posts one read of a piece.
 void Endpoint::post_read(NetworkPiece& piece, char* into, uint32_t key, uint64_t from, uint64_t bytes) {
   const Arrival& arrival = *piece.arrival;
-  if (between_.card.read(between_.peers[arrival.rank].reads_from_it, into, key, from, arrival.ready_key, bytes, &piece)) {
+  const uint64_t fails_each = base::settings().rdma_fault;
+  const bool fails = __builtin_expect(fails_each != 0, 0) && ++between_.reads_posted % fails_each == 0;
+  const uint32_t their_key = fails ? ~arrival.ready_key : arrival.ready_key;
+  if (between_.card.read(between_.peers[arrival.rank].reads_from_it, into, key, from, their_key, bytes, &piece)) {
     ++piece.reads;
     ++between_.reads;
     ++between_.peers[arrival.rank].reads;
@@ -381,6 +387,17 @@ bool Endpoint::read_ready(Receiving& receiving, Arrival& arrival, uint64_t wante
   return true;
 }
 
+/// Once nothing of a broken connection is under way, it goes; what comes next from that rank makes another one.
+void Endpoint::end_broken_connection(RemotePeer& peer) {
+  if (peer.reading != Reading::kBroken || peer.reads > 0) {
+    return;
+  }
+  between_.card.drop(peer.reads_from_it);
+  peer.reads_from_it = nullptr;
+  peer.reading = ++peer.failures < kMostFailures ? Reading::kNotYet : Reading::kNever;
+  trace::count(Counter::kRdmaConnectionsFailed);
+}
+
 /// All reads of a piece are over. They end in the order in which they were posted, so what has come is whole as far as it goes.
 void Endpoint::finish_read(NetworkPiece& piece) {
   Arrival& arrival = *piece.arrival;
@@ -396,8 +413,10 @@ void Endpoint::finish_read(NetworkPiece& piece) {
   --arrival.pieces;
   if (arrival.is_broken) {
     arrival.readable = false;
-    between_.peers[arrival.rank].reading = Reading::kNever;
+    RemotePeer& peer = between_.peers[arrival.rank];
+    peer.reading = peer.reading == Reading::kConnected ? Reading::kBroken : peer.reading;
     trace::count(Counter::kRdmaFailures);
+    end_broken_connection(peer);
   } else {
     arrival.came += piece.bytes;
     trace::count(Counter::kRdmaMessagesBytes, piece.bytes);

@@ -409,6 +409,7 @@ class Endpoint {
   void may_read_from(int rank, const WireRecord& wire);
   int take_bounce_slot();
   void give_back_bounce_slot(int slot);
+  void end_broken_connection(RemotePeer& peer);
   void post_read(NetworkPiece& piece, char* into, uint32_t key, uint64_t from, uint64_t bytes);
   void post_whole_pages(NetworkPiece& piece, char* into, uint64_t from);
   [[nodiscard]] bool has_room_to_read(int rank) const;
