@@ -41,7 +41,7 @@ cmake --preset threads >/dev/null
 "${fixed_addresses[@]}" cmake --build --preset threads --target unit_tests | tail -n 1
 export -f run_ctest
 # Long ones of which each process has one thread say nothing here.
-"${fixed_addresses[@]}" bash -c "run_ctest threads ${folders[threads]} -E 'RpipeWith|MemoryOfClosedPipes|PipesThatNeverMet|WhatIsNotRead'"
+"${fixed_addresses[@]}" bash -c "run_ctest threads ${folders[threads]} -E 'RpipeWith|MemoryOfClosedPipes|PipesThatNeverMet|WhatIsNotRead|TwoNodes.Random'"
 
 echo "tests of the command, with MPI"
 pytest -q --durations=25 "$@"

@@ -99,7 +99,7 @@ def test_several_threads(mode, memory, mpi, tmp_path):
     """Of each rank, in messages, probes and collective calls at once; on one node two ranks, one on the other."""
     run = between(mpi, 3, 2, "threads.c", [], tmp_path, memory=memory, mode=mode, collectives_may_pass=set())
     assert "threads ok" in run.output
-    # Each rank's threads: 200 messages, then 3 rounds of 5 sizes of 4 messages, to the next rank: from one of three on its node.
+    # Each rank's threads: 200 messages, then 3 rounds of 5 sizes of 4 messages, to the next rank: one in three on its node.
     sent = 3 * (200 + 3 * 5 * 4)
     assert (run.total("messages_direct"), run.total("messages_between")) == (sent, 2 * sent)
     assert run.short_of_memory == (memory == "48M")
