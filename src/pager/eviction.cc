@@ -208,8 +208,14 @@ int64_t write_out(uint64_t block) {
 /// Leaves place for the pieces of one write-out and for the read that room is made for.
 bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth - 8; }
 
-/// Evicts what can leave now; `without_room` becomes a block that could not, since storage is full.
-int64_t evict_now(int64_t bytes, uint32_t& without_room) {
+/// What was found while somebody looked for blocks that can leave.
+struct Found {
+  uint32_t without_room = kNoBlock;  // could not, since storage is full
+  bool pages_in_use = false;         // of blocks of which single pages are here
+};
+
+/// Evicts what can leave now. `used`: pages that were used lately, too.
+int64_t evict_now(int64_t bytes, Found& found, bool used) {
   int64_t leaving = 0;
   uint64_t to_look_at = state.resident.count();
   state.resident.begin_looking();
@@ -221,8 +227,9 @@ int64_t evict_now(int64_t bytes, uint32_t& without_room) {
     }
     const uint64_t word = word_of(block).load(std::memory_order_acquire);
     if (state_of(word) == kSinglePages) {
-      const int64_t gone = store_is_full_of_work() ? 0 : evict_pages(block);
-      without_room = gone == 0 && !find_store_room(block * kBlockBytes) ? block : without_room;
+      const int64_t gone = store_is_full_of_work() ? 0 : evict_pages(block, used);
+      found.without_room = gone == 0 && !find_store_room(block * kBlockBytes) ? block : found.without_room;
+      found.pages_in_use = found.pages_in_use || gone == 0;
       if (gone == 0 && state.resident.next_victim() == block) {
         break;
       }
@@ -242,7 +249,7 @@ int64_t evict_now(int64_t bytes, uint32_t& without_room) {
     }
     const int64_t written = (word & kHoldMask) == 0 ? write_out(block) : 0;
     if (written == 0 && state.resident.next_victim() == block) {
-      without_room = (word & kHoldMask) == 0 && !find_store_room(block * kBlockBytes) ? block : without_room;
+      found.without_room = (word & kHoldMask) == 0 && !find_store_room(block * kBlockBytes) ? block : found.without_room;
       state.resident.look_later(block);  // held, or there is no room for it on storage
     }
     leaving += written;
@@ -275,15 +282,18 @@ bool is_written_remotely(View view) {
 }
 
 int64_t evict(int64_t bytes, Urgency urgency) {
-  uint32_t without_room = kNoBlock;
-  const int64_t leaving = evict_now(bytes, without_room);
+  Found found;
+  int64_t leaving = evict_now(bytes, found, false);
+  if (leaving == 0 && found.pages_in_use) {
+    leaving = evict_now(bytes, found, true);
+  }
   // What is in motion may leave, or make others leave, when it has come to rest; then this is tried again.
   const bool more_will_come = state.leaving_bytes > 0 || state.store->in_flight() > 0 || state.collects;
-  if (leaving > 0 || without_room == kNoBlock || urgency == Urgency::kNobodyWaits || more_will_come) {
+  if (leaving > 0 || found.without_room == kNoBlock || urgency == Urgency::kNobodyWaits || more_will_come) {
     return leaving;
   }
-  await_store_room(without_room * kBlockBytes);
-  return evict_now(bytes, without_room);
+  await_store_room(found.without_room * kBlockBytes);
+  return evict_now(bytes, found, true);
 }
 
 void evict_unneeded(uint64_t first, uint64_t count) {

@@ -157,6 +157,10 @@ void Replacement::loaded(uint64_t block, bool whole) {
   }
   blocks_[block].used_at = now_;
   known_ += last_used == 0 ? 1 : 0;
+  if (!whole) {
+    append(number, kKept);
+    return;
+  }
   if (last_used == 0 && known_ > count() + known_ / kBeginning) {
     append(number, is_chosen(block) && displace_unchosen() ? kKept : kPassing);
     return;

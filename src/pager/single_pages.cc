@@ -7,6 +7,7 @@
 #include "pager/checksums.h"
 #include "pager/fork.h"
 #include "pager/page_readers.h"
+#include "pager/page_uses.h"
 #include "pager/random_access.h"
 #include "pager/state.h"
 #include "pager/store_room.h"
@@ -24,13 +25,19 @@ static_assert(kPages == 64, "a word has a bit for each page");
 constexpr int kFillAt = 32;  // pages
 constexpr uint64_t kAwakeNs = 200'000;
 constexpr uint64_t kEnoughToReadAhead = 64;  // resident blocks
+/// Pages that were seen in use are asked again every so many visits: to see a use costs a fault.
+constexpr uint32_t kVisitsOfHotPages = 16;
 
 struct Pages {
   uint64_t present;
-  uint64_t dirty;  // of these
+  uint64_t dirty;   // of these
+  uint64_t hidden;  // of these: not used since access to them was taken away
+  uint64_t asked;   // were hidden when somebody came to make room
+  uint64_t proven;  // were used after they were hidden
   uint64_t reading;
+  uint64_t leaving;  // will be free when the transfers have ended
   uint32_t writes;   // transfers under way
-  uint32_t leaving;  // pages that will be free when they have ended
+  uint32_t visits;   // of who makes room
 };
 
 struct PageRead {
@@ -46,6 +53,7 @@ char* fill_buffer = nullptr;
 constexpr uint64_t kNone = UINT64_MAX;
 uint64_t filled_block = kNone;  // the one that is being filled
 PageReaders readers;
+PageUses uses;
 
 uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
 
@@ -116,7 +124,6 @@ void start_page_read(uint64_t block, uint32_t page) {
     state.resident.expect(block, false);
     state.resident.loaded(block, false);
   }
-  state.resident.used(block);
   pages.reading |= bit_of(page);
   start_page_transfer(false, block, page, 1, take_page_buffer(block, page));
   if (populate_page(*state.partition, block * kBlockBytes + page * kPageBytes) != base::Status::kOk) {
@@ -190,32 +197,82 @@ bool start_fill(uint64_t block) {
   return true;
 }
 
-/// Takes the memory of the pages away, all of which are clean.
-void drop_pages(uint64_t block) {
-  Pages& pages = table[block];
-  const uint64_t before = word_of(block).load(std::memory_order_relaxed);
-  set_state(block, 0, kStored | out_marks(before));
-  punch(*state.partition, block, 1);
-  node::release(*state.session->ledger, *state.session->self, bytes_of(pages.present));
-  trace::count(Counter::kBlocksEvicted);
-  pages = {};
-}
-
-void write_dirty_pages(uint64_t block) {
-  Pages& pages = table[block];
-  uint64_t left = pages.dirty;
-  pages.dirty = 0;
-  state.store->begin_batch();
-  while (left != 0) {
-    const auto first = static_cast<uint32_t>(__builtin_ctzll(left));
+/// Calls `each(first, count)` for each run of pages.
+template <typename Each>
+void for_each_run(uint64_t pages, Each each) {
+  while (pages != 0) {
+    const auto first = static_cast<uint32_t>(__builtin_ctzll(pages));
     uint32_t count = 1;
-    while (first + count < kPages && (left & bit_of(first + count)) != 0) {
+    while (first + count < kPages && (pages & bit_of(first + count)) != 0) {
       ++count;
     }
-    left &= ~((count == kPages ? ~uint64_t{0} : bit_of(count) - 1) << first);
+    pages &= ~((count == kPages ? ~uint64_t{0} : bit_of(count) - 1) << first);
+    each(first, count);
+  }
+}
+
+void hide_pages(uint64_t block, uint64_t hidden) {
+  Pages& pages = table[block];
+  pages.hidden |= hidden;
+  if (pages.hidden == pages.present) {
+    state.engine->hide(view_of_block(*state.partition, block));
+    return;
+  }
+  for_each_run(hidden, [&](uint32_t first, uint32_t count) {
+    state.engine->hide({view_of_page(block, first).address, count * kPageBytes});
+  });
+}
+
+/// The pages that stay: their next use is to be seen.
+void hide_for_next_visit(uint64_t block) {
+  Pages& pages = table[block];
+  const bool all = ++pages.visits % kVisitsOfHotPages == 0 || PageUses::is_sampled(block);
+  hide_pages(block, pages.present & ~(all ? 0 : pages.proven));
+  pages.asked = pages.hidden;
+}
+
+/// Learns from the pages that were asked what they tell.
+void note_uses(uint64_t block) {
+  Pages& pages = table[block];
+  const uint64_t again = pages.asked & ~pages.hidden;
+  if (PageUses::is_sampled(block)) {
+    uses.note_visit(pages.asked, again, pages.proven);
+  }
+  pages.proven |= again;
+  pages.asked = pages.hidden;
+}
+
+/// Takes the memory of these pages away, all of which are clean; the block is listed again if it has others.
+void drop_pages(uint64_t block, uint64_t gone) {
+  Pages& pages = table[block];
+  node::release(*state.session->ledger, *state.session->self, bytes_of(gone));
+  if (gone == pages.present && pages.reading == 0) {
+    const uint64_t before = word_of(block).load(std::memory_order_relaxed);
+    set_state(block, 0, kStored | out_marks(before));
+    punch(*state.partition, block, 1);
+    trace::count(Counter::kBlocksEvicted);
+    pages = {};
+    return;
+  }
+  for_each_run(gone, [&](uint32_t first, uint32_t count) {
+    punch_bytes(*state.partition, block * kBlockBytes + first * kPageBytes, count * kPageBytes);
+  });
+  pages.present &= ~gone;
+  pages.hidden &= ~gone;
+  pages.proven &= ~gone;
+  trace::count(Counter::kSinglePagesStayed, static_cast<uint64_t>(__builtin_popcountll(pages.present)));
+  hide_for_next_visit(block);
+  state.resident.returned(block);
+}
+
+void write_pages(uint64_t block, uint64_t written) {
+  Pages& pages = table[block];
+  pages.dirty &= ~written;
+  state.store->begin_batch();
+  for_each_run(written, [&](uint32_t first, uint32_t count) {
     ++pages.writes;
     start_page_transfer(true, block, first, count, alias_of_page(block, first));
-  }
+  });
   state.store->end_batch();
 }
 
@@ -242,6 +299,8 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
       return false;
     }
     pages.dirty |= writable ? bit : 0;
+    trace::count(Counter::kSinglePagesUsedAgain, (pages.hidden & bit) != 0 ? 1 : 0);
+    pages.hidden &= ~bit;
     state.engine->map(view_of_page(block, page), writable);
     read_pages_ahead(block, page);
     return true;
@@ -284,39 +343,44 @@ void page_read_done(uint64_t block, uint32_t page) {
   (void)serve_waiting(block, 1);
 }
 
-int64_t evict_pages(uint64_t block) {
+int64_t evict_pages(uint64_t block, bool used) {
   Pages& pages = table[block];
   if (pages.reading != 0 || pages.writes != 0) {
     state.resident.look_later(block);
     return 0;
   }
-  if (pages.dirty == 0) {
-    state.resident.remove(block);
-    const int64_t bytes = bytes_of(pages.present);
-    drop_pages(block);
-    return bytes;
+  note_uses(block);
+  if (used || !(PageUses::is_sampled(block) || uses.some_are_hot())) {
+    hide_pages(block, pages.present);
   }
-  const uint64_t run_ends = pages.dirty & ~(pages.dirty >> 1);
+  const uint64_t gone = pages.hidden;
+  if (gone == 0) {
+    hide_for_next_visit(block);
+    state.resident.remove(block);
+    state.resident.returned(block);
+    return 0;
+  }
+  const uint64_t written = gone & pages.dirty;
+  if (written == 0) {
+    state.resident.remove(block);
+    drop_pages(block, gone);
+    return bytes_of(gone);
+  }
+  const uint64_t run_ends = written & ~(written >> 1);
   // One place in the store stays: whoever makes room here is about to read.
   if (state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
     return 0;
   }
-  if (!find_store_room(block * kBlockBytes)) {
-    state.resident.look_later(block);
-    return 0;
-  }
-  const View view = view_of_block(*state.partition, block);
-  state.engine->protect(view);
-  if (is_written_remotely(view)) {
+  if (!find_store_room(block * kBlockBytes) || is_written_remotely(view_of_block(*state.partition, block))) {
     state.resident.look_later(block);
     return 0;
   }
   state.resident.remove(block);
-  pages.leaving = static_cast<uint32_t>(__builtin_popcountll(pages.present));
-  state.leaving_bytes += bytes_of(pages.present);
-  trace::count(Counter::kSinglePagesWritten, static_cast<uint64_t>(__builtin_popcountll(pages.dirty)));
-  write_dirty_pages(block);
-  return bytes_of(pages.present);
+  pages.leaving = gone;
+  state.leaving_bytes += bytes_of(gone);
+  trace::count(Counter::kSinglePagesWritten, static_cast<uint64_t>(__builtin_popcountll(written)));
+  write_pages(block, written);
+  return bytes_of(gone);
 }
 
 void page_write_lacked_room(uint64_t block, uint32_t first_page, uint64_t count) {
@@ -331,15 +395,17 @@ void page_write_done(uint64_t block) {
   if (--pages.writes > 0) {
     return;
   }
-  state.leaving_bytes -= static_cast<int64_t>(pages.leaving * kPageBytes);
+  note_uses(block);
+  const uint64_t gone = pages.leaving & pages.hidden & ~pages.dirty;
+  state.leaving_bytes -= bytes_of(pages.leaving);
   pages.leaving = 0;
-  if (pages.dirty == 0 && pages.reading == 0) {
-    drop_pages(block);
+  if (gone != 0) {
+    drop_pages(block, gone);
     return;
   }
   trace::count(Counter::kEvictionsGivenUp);
+  hide_for_next_visit(block);
   state.resident.returned(block);
-  state.resident.look_later(block);
 }
 
 bool absent_pages_are_right(uint64_t block, const char* content) {

@@ -7,6 +7,10 @@
 // which half has come in this way, one that is read in order after all, and one that somebody holds, is filled: read as a
 // whole into a buffer, from where the pages that were missing are copied.
 //
+// A page that came alone is judged alone, by a second chance (CLOCK): where room is wanted, blocks with such pages are gone
+// over in turn. Of each those pages leave that were not used since the last time; the others are hidden from the program, so
+// that their next use is seen.
+//
 // When that is better than whole blocks: random_access.h.
 //
 // Private to src/pager; for the pager thread alone.
@@ -25,8 +29,9 @@ bool open_single_pages(uint64_t blocks);
 /// block.
 bool serve_page(uint64_t block, uint32_t page, bool write);
 
-/// Evicts the pages of a block in state SINGLE_PAGES; returns the bytes that are gone or leaving.
-int64_t evict_pages(uint64_t block);
+/// Evicts those pages of a block in state SINGLE_PAGES that were not used since this was last called, or (`used`) all of them;
+/// returns the bytes that are gone or leaving.
+int64_t evict_pages(uint64_t block, bool used);
 
 /// What transfers.cc calls when such transfers have ended.
 void page_read_done(uint64_t block, uint32_t page);
