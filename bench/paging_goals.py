@@ -68,6 +68,13 @@ GOALS = [
     Goal("words at random, one rank, of swap", ("random",), ("random",), 1, beside("swap")),
     Goal("the same, bound to a core", ("random bound",), ("random",), 1, beside("swap")),
     Goal("words at random, eight ranks, of swap", ("random of 8",), ("random",), 1, beside("swap")),
+    Goal(
+        "hot pages and cold, later passes, of swap",
+        ("hot and cold",),
+        ("random-hot-read, later", "random-hot-update, later"),
+        1,
+        beside("swap"),
+    ),
     Goal("applications, of the bound", APPLICATIONS, WORK, 0.8, of_bound),
     Goal("userfaultfd-user beside userfaultfd", ("sweeps", "rounds", *APPLICATIONS), ("",), 0.95, beside_first_engine(USER)),
     Goal(

@@ -4,10 +4,10 @@
  *   paging disk FOLDER MIB  bandwidth and small reads of a file there, past the page cache
  *
  * Phases: touch read write update backward strided in-step columns, one pass over the array each; random-read:N and
- * random-update:N, N words at random in each rank; objects-...:N, small objects beside the array (objects.h). Content is
- * checked: word i is i * kStep + version, so a pass knows the sum that it must find. Prints
- * "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest rank; of all; the last two under Headroom, else
- * 0). */
+ * random-update:N, N words at random in each rank; random-hot-read:N and random-hot-update:N, four of five of these in every
+ * fifth page; objects-...:N, small objects beside the array (objects.h). Content is checked: word i is i * kStep + version, so
+ * a pass knows the sum that it must find. Prints "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest
+ * rank; of all; the last two under Headroom, else 0). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <headroom/headroom.h>
@@ -126,19 +126,28 @@ static void read_columns(void) {
   must_be(sum);
 }
 
-static void read_random(uint64_t count, uint64_t seed) {
+/* A word of the array; `hot`: mostly one of every fifth page. */
+static uint64_t next_word(uint64_t* state, int hot) {
+  if (!hot || next_random(state) % 5 == 0) {
+    return next_random(state) % words;
+  }
+  const uint64_t hot_pages = words / kPageWords / 5;
+  return next_random(state) % hot_pages * 5 * kPageWords + next_random(state) % kPageWords;
+}
+
+static void read_random(uint64_t count, uint64_t seed, int hot) {
   for (uint64_t each = 0; each < count; ++each) {
-    const uint64_t i = next_random(&seed) % words;
+    const uint64_t i = next_word(&seed, hot);
     wrong |= array[i] != i * kStep + version;
   }
 }
 
 /* The second half undoes what the first has done, so that the array is as it was. */
-static void update_random(uint64_t count, uint64_t seed) {
+static void update_random(uint64_t count, uint64_t seed, int hot) {
   for (int half = 0; half < 2; ++half) {
     uint64_t state = seed;
     for (uint64_t each = 0; each < count / 2; ++each) {
-      const uint64_t i = next_random(&state) % words;
+      const uint64_t i = next_word(&state, hot);
       array[i] ^= i | 1;
     }
   }
@@ -162,9 +171,13 @@ static uint64_t run_phase(const char* phase, uint64_t seed) {
   const char* colon = strchr(phase, ':');
   const uint64_t count = colon != NULL ? strtoull(colon + 1, NULL, 10) : 0;
   if (count > 0 && strncmp(phase, "random-read:", 12) == 0) {
-    read_random(count, seed);
+    read_random(count, seed, 0);
   } else if (count > 0 && strncmp(phase, "random-update:", 14) == 0) {
-    update_random(count, seed);
+    update_random(count, seed, 0);
+  } else if (count > 0 && strncmp(phase, "random-hot-read:", 16) == 0) {
+    read_random(count, seed, 1);
+  } else if (count > 0 && strncmp(phase, "random-hot-update:", 18) == 0) {
+    update_random(count, seed, 1);
   } else if (count > 0 && strncmp(phase, "objects-tree:", 13) == 0) {
     return 8 * use_tree(count);
   } else if (count > 0 && strncmp(phase, "objects-lists:", 14) == 0) {

@@ -62,6 +62,9 @@ GROUPS = {
     "random of 8": Group(
         8, 96, 256, ["touch", *["random-read:12000"] * 3, *["random-update:12000"] * 3], "three times the budget"
     ),
+    "hot and cold": Group(
+        1, 768, 256, ["touch", *["random-hot-read:300000"] * 4, *["random-hot-update:200000"] * 3], "three times the budget"
+    ),
     "pagerank": Group(4, 256, 384, ["pagerank"], "three times the budget"),
     "pagerank of 16": Group(16, 64, 512, ["pagerank"], "three times the budget"),
     "coarsen": Group(4, 256, 384, ["coarsen"], "up to three times the budget"),
