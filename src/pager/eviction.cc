@@ -284,8 +284,8 @@ bool is_written_remotely(View view) {
 int64_t evict(int64_t bytes, Urgency urgency) {
   Found found;
   int64_t leaving = evict_now(bytes, found, false);
-  if (leaving == 0 && found.pages_in_use) {
-    leaving = evict_now(bytes, found, true);
+  if (leaving < bytes && found.pages_in_use && urgency != Urgency::kNobodyWaits) {
+    leaving += evict_now(bytes - leaving, found, true);
   }
   // What is in motion may leave, or make others leave, when it has come to rest; then this is tried again.
   const bool more_will_come = state.leaving_bytes > 0 || state.store->in_flight() > 0 || state.collects;

@@ -260,7 +260,8 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
                   static_cast<int>(page), arena::name_of(state_of(word)));
   note_entry(block, page);
   bool in_order = false;
-  const bool from_storage = state_of(word) == kStored || state_of(word) == kReading || state_of(word) == kSinglePages;
+  const bool from_storage = state_of(word) == kStored || state_of(word) == kReading ||
+                            (state_of(word) == kSinglePages && !is_hidden_page(block, page));
   if (from_storage) {
     const bool goes_on = continues_stream(block, page);
     in_order = goes_on;

@@ -29,7 +29,7 @@ void PageUses::note_visit(uint64_t hidden, uint64_t used, uint64_t proven) {
 bool PageUses::some_are_hot() const {
   // used / hidden of the proven ones is a quarter more than that of the others.
   return proven_.hidden >= kEnough && others_.hidden >= kEnough &&
-         4 * proven_.used * others_.hidden >= 5 * others_.used * proven_.hidden;
+         4 * proven_.used * others_.hidden > 5 * others_.used * proven_.hidden;
 }
 
 }  // namespace headroom::pager

@@ -220,6 +220,15 @@ void Replacement::unneeded(uint64_t block) {
   }
 }
 
+void Replacement::visited(uint64_t block) {
+  if (blocks_[block].listed) {
+    unlink(block);
+  } else {
+    left_again_ -= blocks_[block].came_back_at > turn_began_ ? 1 : 0;  // remove() has counted it
+  }
+  append(static_cast<uint32_t>(block), kKept);
+}
+
 void Replacement::look_later(uint64_t block) {
   // Among the kept ones, whatever it was: were all that pass held, the others would never be looked at.
   unlink(block);

@@ -56,6 +56,8 @@ class Replacement {
   void remove(uint64_t block);
   /// The block will not be used for long: it leaves first.
   void unneeded(uint64_t block);
+  /// Some of what the block has in memory has left, or nothing could: it is kept, and the last to be looked at again.
+  void visited(uint64_t block);
   /// The block cannot leave now: others first.
   void look_later(uint64_t block);
 

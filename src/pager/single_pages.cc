@@ -239,17 +239,17 @@ void note_uses(uint64_t block) {
     uses.note_visit(pages.asked, again, pages.proven);
   }
   pages.proven |= again;
-  pages.asked = pages.hidden;
+  pages.asked = 0;
 }
 
 /// Takes the memory of these pages away, all of which are clean; the block is listed again if it has others.
 void drop_pages(uint64_t block, uint64_t gone) {
   Pages& pages = table[block];
-  node::release(*state.session->ledger, *state.session->self, bytes_of(gone));
   if (gone == pages.present && pages.reading == 0) {
     const uint64_t before = word_of(block).load(std::memory_order_relaxed);
     set_state(block, 0, kStored | out_marks(before));
     punch(*state.partition, block, 1);
+    node::release(*state.session->ledger, *state.session->self, bytes_of(gone));
     trace::count(Counter::kBlocksEvicted);
     pages = {};
     return;
@@ -257,12 +257,13 @@ void drop_pages(uint64_t block, uint64_t gone) {
   for_each_run(gone, [&](uint32_t first, uint32_t count) {
     punch_bytes(*state.partition, block * kBlockBytes + first * kPageBytes, count * kPageBytes);
   });
+  node::release(*state.session->ledger, *state.session->self, bytes_of(gone));
   pages.present &= ~gone;
   pages.hidden &= ~gone;
   pages.proven &= ~gone;
   trace::count(Counter::kSinglePagesStayed, static_cast<uint64_t>(__builtin_popcountll(pages.present)));
   hide_for_next_visit(block);
-  state.resident.returned(block);
+  state.resident.visited(block);
 }
 
 void write_pages(uint64_t block, uint64_t written) {
@@ -299,10 +300,13 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
       return false;
     }
     pages.dirty |= writable ? bit : 0;
-    trace::count(Counter::kSinglePagesUsedAgain, (pages.hidden & bit) != 0 ? 1 : 0);
-    pages.hidden &= ~bit;
     state.engine->map(view_of_page(block, page), writable);
-    read_pages_ahead(block, page);
+    if ((pages.hidden & bit) != 0) {
+      pages.hidden &= ~bit;
+      trace::count(Counter::kSinglePagesUsedAgain);
+    } else {
+      read_pages_ahead(block, page);
+    }
     return true;
   }
   if (!begins && (pages.reading & bit) != 0) {
@@ -324,6 +328,8 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   }
   return false;
 }
+
+bool is_hidden_page(uint64_t block, uint32_t page) { return page != kWholeBlock && (table[block].hidden & bit_of(page)) != 0; }
 
 const char* content_of_page(uint64_t block, uint32_t page) {
   return page_buffers + static_cast<uint64_t>(index_of_read(block, page)) * kPageBytes;
@@ -350,28 +356,36 @@ int64_t evict_pages(uint64_t block, bool used) {
     return 0;
   }
   note_uses(block);
-  if (used || !(PageUses::is_sampled(block) || uses.some_are_hot())) {
-    hide_pages(block, pages.present);
-  }
-  const uint64_t gone = pages.hidden;
+  const bool all = used || !(PageUses::is_sampled(block) || uses.some_are_hot());
+  const uint64_t gone = all ? pages.present : pages.hidden;
   if (gone == 0) {
     hide_for_next_visit(block);
-    state.resident.remove(block);
-    state.resident.returned(block);
+    state.resident.visited(block);
     return 0;
   }
   const uint64_t written = gone & pages.dirty;
+  const uint64_t run_ends = written & ~(written >> 1);
+  // One place in the store stays: whoever makes room here is about to read.
+  if (written != 0 && state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
+    return 0;
+  }
+  if (written != 0 && !find_store_room(block * kBlockBytes)) {
+    state.resident.look_later(block);
+    return 0;
+  }
+  if (all) {
+    hide_pages(block, pages.present);
+  }
   if (written == 0) {
     state.resident.remove(block);
     drop_pages(block, gone);
     return bytes_of(gone);
   }
-  const uint64_t run_ends = written & ~(written >> 1);
-  // One place in the store stays: whoever makes room here is about to read.
-  if (state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
-    return 0;
-  }
-  if (!find_store_room(block * kBlockBytes) || is_written_remotely(view_of_block(*state.partition, block))) {
+  // Hidden as they are, unless the program has locked them in memory behind our back.
+  for_each_run(written, [&](uint32_t first, uint32_t count) {
+    state.engine->protect({view_of_page(block, first).address, count * kPageBytes});
+  });
+  if (is_written_remotely(view_of_block(*state.partition, block))) {
     state.resident.look_later(block);
     return 0;
   }
@@ -395,7 +409,7 @@ void page_write_done(uint64_t block) {
   if (--pages.writes > 0) {
     return;
   }
-  note_uses(block);
+  pages.proven |= pages.leaving & ~pages.hidden;
   const uint64_t gone = pages.leaving & pages.hidden & ~pages.dirty;
   state.leaving_bytes -= bytes_of(pages.leaving);
   pages.leaving = 0;
@@ -405,7 +419,7 @@ void page_write_done(uint64_t block) {
   }
   trace::count(Counter::kEvictionsGivenUp);
   hide_for_next_visit(block);
-  state.resident.returned(block);
+  state.resident.visited(block);
 }
 
 bool absent_pages_are_right(uint64_t block, const char* content) {

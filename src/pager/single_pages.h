@@ -29,6 +29,9 @@ bool open_single_pages(uint64_t blocks);
 /// block.
 bool serve_page(uint64_t block, uint32_t page, bool write);
 
+/// Whether the page is in memory, and access to it was taken away to see its next use.
+bool is_hidden_page(uint64_t block, uint32_t page);
+
 /// Evicts those pages of a block in state SINGLE_PAGES that were not used since this was last called, or (`used`) all of them;
 /// returns the bytes that are gone or leaving.
 int64_t evict_pages(uint64_t block, bool used);
