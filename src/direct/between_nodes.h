@@ -86,6 +86,9 @@ struct OutgoingRecord {
 /// Whether this process's card reads from a rank's.
 enum class Reading : uint8_t { kNotYet, kAsked, kConnected, kBroken, kNever };
 
+/// So many pieces may be held for cards: a block counts its holds with 16 bits.
+inline constexpr uint64_t kMostCardPieces = 32768;
+
 /// After so many failures of a card towards a rank the library carries all that comes from it.
 inline constexpr uint32_t kMostFailures = 4;
 
@@ -183,6 +186,7 @@ struct BetweenNodes {
   int byes = 0;               // that came
   uint64_t reads = 0;         // of the card, under way
   uint64_t reads_posted = 0;  // in all
+  uint64_t card_pieces = 0;   // held for cards
   rdma::Card card;
   char* bounces = nullptr;  // kBounceSlots of kBounceSlotBytes, where the card's paging wants whole pages
   rdma::Registered bounce_keys;

@@ -94,7 +94,8 @@ bool Endpoint::make_bounces() {
 CardHold Endpoint::hold_for_card(NetworkPiece& piece, char* address, uint64_t bytes, bool write, uint64_t& offset) {
   const uint64_t held_bytes = pager::bytes_of_hold(address, bytes);
   uint64_t& held = between_.held_bytes[write ? 1 : 0];
-  if (pager::is_armed() && held > 0 && held + held_bytes > pager::largest_optional_hold() / 2) {
+  const bool no_room = pager::is_armed() && held > 0 && held + held_bytes > pager::largest_optional_hold() / 2;
+  if (no_room || between_.card_pieces >= kMostCardPieces) {
     return CardHold::kNoRoom;
   }
   if (!pager::hold_for_peer(address, bytes, write, offset)) {
@@ -109,7 +110,14 @@ CardHold Endpoint::hold_for_card(NetworkPiece& piece, char* address, uint64_t by
   piece.held_bytes = held_bytes;
   piece.written = write;
   held += held_bytes;
+  ++between_.card_pieces;
   return CardHold::kHeld;
+}
+
+void Endpoint::end_card_piece(NetworkPiece& piece) {
+  between_.card.leave(piece.keys);
+  end_piece(piece);
+  --between_.card_pieces;
 }
 
 void Endpoint::prefetch_for_card(NetworkPiece& piece, bool write) {
@@ -201,8 +209,7 @@ void Endpoint::let_go_of_ready(Sending& sending, uint64_t came) {
       continue;
     }
     *link = piece->next;
-    between_.card.leave(piece->keys);
-    end_piece(*piece);
+    end_card_piece(*piece);
     give_to(between_.free_pieces, piece);
   }
 }
@@ -245,6 +252,10 @@ void Endpoint::let_read(int rank, const WireRecord& wire) {
   }
   peer.is_read_by_it = between_.card.is_open() ? between_.card.make_pair(own) : nullptr;
   const bool good = peer.is_read_by_it != nullptr && between_.card.connect(peer.is_read_by_it, theirs);
+  if (!good && peer.is_read_by_it != nullptr) {
+    between_.card.drop(peer.is_read_by_it);
+    peer.is_read_by_it = nullptr;
+  }
   OutgoingRecord* const out = make_record(rank, WireKind::kConnected, sizeof own);
   out->record.first = good ? 1 : 0;
   memcpy(out->record.payload(), &own, sizeof own);
@@ -258,6 +269,8 @@ void Endpoint::may_read_from(int rank, const WireRecord& wire) {
   const bool good = wire.first != 0 && between_.card.connect(peer.reads_from_it, theirs);
   peer.reading = good ? Reading::kConnected : Reading::kNever;
   if (!good) {
+    between_.card.drop(peer.reads_from_it);
+    peer.reads_from_it = nullptr;
     trace::count(Counter::kRdmaConnectionsFailed);
     base::log_debug(base::Part::kDirect, "the network card cannot be connected to that of rank %d", rank);
   }
@@ -286,13 +299,15 @@ void Endpoint::post_read(NetworkPiece& piece, char* into, uint32_t key, uint64_t
   const uint64_t fails_each = base::settings().rdma_fault;
   const bool fails = __builtin_expect(fails_each != 0, 0) && ++between_.reads_posted % fails_each == 0;
   const uint32_t their_key = fails ? ~arrival.ready_key : arrival.ready_key;
-  if (between_.card.read(between_.peers[arrival.rank].reads_from_it, into, key, from, their_key, bytes, &piece)) {
-    ++piece.reads;
-    ++between_.reads;
-    ++between_.peers[arrival.rank].reads;
-  } else {
-    piece.failed = true;
+  RemotePeer& peer = between_.peers[arrival.rank];
+  // A card that refuses may have begun it nevertheless (Soft-RoCE's library does that), into memory that is not held any more.
+  if (!between_.card.read(peer.reads_from_it, into, key, from, their_key, bytes, &piece)) {
+    base::die("the network card %s refuses to read from rank %d; --rdma off leaves messages to the MPI library",
+              between_.card.name(), arrival.rank);
   }
+  ++piece.reads;
+  ++between_.reads;
+  ++peer.reads;
 }
 
 /// The same of a piece whose first and last page may be shared with other memory, by a card that wants whole pages: these pages
@@ -381,9 +396,6 @@ bool Endpoint::read_ready(Receiving& receiving, Arrival& arrival, uint64_t wante
   arrival.ready_first += bytes;
   arrival.ready_address += bytes;
   arrival.ready_count -= bytes;
-  if (piece->reads == 0) {
-    finish_read(*piece);
-  }
   return true;
 }
 
@@ -401,6 +413,7 @@ void Endpoint::end_broken_connection(RemotePeer& peer) {
 /// All reads of a piece are over. They end in the order in which they were posted, so what has come is whole as far as it goes.
 void Endpoint::finish_read(NetworkPiece& piece) {
   Arrival& arrival = *piece.arrival;
+  RemotePeer& peer = between_.peers[arrival.rank];
   arrival.is_broken = arrival.is_broken || piece.failed;
   if (piece.slot >= 0 && !arrival.is_broken) {
     const char* const bounce = between_.bounces + static_cast<uint64_t>(piece.slot) * kBounceSlotBytes;
@@ -408,19 +421,17 @@ void Endpoint::finish_read(NetworkPiece& piece) {
     memcpy(piece.held.begin + piece.bytes - piece.bounced_tail, bounce + kPage, piece.bounced_tail);
   }
   give_back_bounce_slot(piece.slot);
-  between_.card.leave(piece.keys);
-  end_piece(piece);
+  end_card_piece(piece);
   --arrival.pieces;
   if (arrival.is_broken) {
     arrival.readable = false;
-    RemotePeer& peer = between_.peers[arrival.rank];
     peer.reading = peer.reading == Reading::kConnected ? Reading::kBroken : peer.reading;
     trace::count(Counter::kRdmaFailures);
-    end_broken_connection(peer);
   } else {
     arrival.came += piece.bytes;
     trace::count(Counter::kRdmaMessagesBytes, piece.bytes);
   }
+  end_broken_connection(peer);
   give_to(between_.free_pieces, &piece);
 }
 
@@ -468,8 +479,7 @@ void Endpoint::prepare_to_read(const Receiving& receiving, uint64_t wanted) {
   if (hold_for_card(piece, receiving.into.address, bytes, true, offset) == CardHold::kHeld) {
     piece.offset = offset;
     prefetch_for_card(piece, true);
-    between_.card.leave(piece.keys);
-    end_piece(piece);
+    end_card_piece(piece);
   }
 }
 

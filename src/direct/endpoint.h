@@ -396,6 +396,7 @@ class Endpoint {
   // between_nodes_card.cc
   bool make_bounces();
   CardHold hold_for_card(NetworkPiece& piece, char* address, uint64_t bytes, bool write, uint64_t& offset);
+  void end_card_piece(NetworkPiece& piece);
   void prefetch_for_card(NetworkPiece& piece, bool write);
   bool is_readable(const Content& content);
   CardHold hold_ready(Sending& sending, uint64_t first, uint64_t count);

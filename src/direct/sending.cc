@@ -305,10 +305,17 @@ bool Endpoint::is_finished(Sending* sending) {
 }
 
 bool Endpoint::cancel(Sending* sending, bool* cancelled) {
+  const bool elsewhere = is_on_other_node(sending->member);
+  if (elsewhere) {
+    copy_aside(sending, false);  // what can be is complete without its receiver, and is not taken back
+  }
   const Guard guard(*this);
-  if (is_on_other_node(sending->member)) {
-    // What can be copied aside is complete without its receiver, and is not taken back.
-    if (sending->synchronous || transfer_of(sending->record).state.load(std::memory_order_acquire) == TransferState::kTaken) {
+  if (elsewhere) {
+    // From now on nobody copies it: its receiver says how it ends.
+    TransferState state = TransferState::kOffered;
+    std::atomic<TransferState>& now = transfer_of(sending->record).state;
+    if (now.compare_exchange_strong(state, TransferState::kTaken, std::memory_order_acq_rel) ||
+        state == TransferState::kTaken) {
       cancel_remote_sending(sending, cancelled);
     }
     return false;

@@ -189,6 +189,7 @@ bool Card::try_read(QueuePair* pair, char* into, uint32_t local_key, const char*
   Completion done = {};
   while (poll(&done, 1) == 0) {
     if (base::monotonic_ns() - begin > kPatienceNs) {
+      why_ = "a read of the card did not end";
       return false;
     }
     (void)base::system_call(SYS_sched_yield);
@@ -238,7 +239,8 @@ bool Card::try_reads(char* scratch) {
     const bool anywhere = right && try_read(one, scratch + kOffset, to->lkey, memory + 2 * kOffset, from->rkey, kPage) &&
                           memcmp(scratch + kOffset, memory + 2 * kOffset, kPage) == 0;
     wants_whole_pages_ = !anywhere;
-    why = !right ? "what the card read of memory that was taken away and filled anew was wrong"
+    why = why_ != nullptr ? why_
+          : !right        ? "what the card read of memory that was taken away and filled anew was wrong"
           : advised != 0 && scheme_ != Scheme::kNative ? "the card cannot be asked to map memory before it is used"
                                                        : nullptr;
   }
@@ -357,6 +359,8 @@ void Card::prefetch_fixed(char* memory, uint64_t bytes, const Registered& keys) 
 
 QueuePair* Card::make_pair(PairAddress& own) {
   ibv_qp_init_attr wanted = {};
+  const uint32_t first = static_cast<uint32_t>(base::monotonic_ns() * 0x9e3779b97f4a7c15U >> 40);
+  wanted.qp_context = reinterpret_cast<void*>(uintptr_t{first});
   wanted.send_cq = queue_of(completions_);
   wanted.recv_cq = queue_of(completions_);
   wanted.qp_type = IBV_QPT_RC;
@@ -379,6 +383,7 @@ QueuePair* Card::make_pair(PairAddress& own) {
   }
   own = own_;
   own.number = pair->qp_num;
+  own.first = first;
   return reinterpret_cast<QueuePair*>(pair);
 }
 
@@ -387,6 +392,7 @@ bool Card::connect(QueuePair* pair, const PairAddress& peer) {
   receive.qp_state = IBV_QPS_RTR;
   receive.path_mtu = static_cast<ibv_mtu>(mtu_);
   receive.dest_qp_num = peer.number;
+  receive.rq_psn = peer.first;
   receive.max_dest_rd_atomic = static_cast<uint8_t>(reads_at_once_);
   receive.min_rnr_timer = 12;
   receive.ah_attr.port_num = port_;
@@ -399,6 +405,7 @@ bool Card::connect(QueuePair* pair, const PairAddress& peer) {
   }
   ibv_qp_attr send = {};
   send.qp_state = IBV_QPS_RTS;
+  send.sq_psn = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pair_of(pair)->qp_context));
   send.timeout = 18;  // about a second
   send.retry_cnt = 7;
   send.rnr_retry = 7;

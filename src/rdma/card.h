@@ -27,6 +27,7 @@ struct PairAddress {
   uint8_t gid[16];
   uint32_t number;
   uint32_t lid;
+  uint32_t first;  // packet's number: at random, so that what is late of an older connection is told from this one's
 };
 
 struct QueuePair;

@@ -205,6 +205,25 @@ TEST_F(TwoNodes, AMessageIsTakenBackIfNobodyHasIt) {
   }
 }
 
+TEST_F(TwoNodes, AMessageThatCannotBeCopiedAsideIsTakenBackToo) {
+  nodes[0].ledger->free_bytes.store(0);
+  std::vector<char> content(2 << 20);
+  Sending* sending = nullptr;
+  ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, SendKind::kStandard, sending));
+  bool cancelled = false;
+  EXPECT_FALSE(at(0).cancel(sending, &cancelled));
+  bool ended = false;
+  for (int look = 0; look < 1000 && !ended; ++look) {
+    go_on(2);
+    ended = at(0).is_finished(sending);
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_TRUE(cancelled);
+  settle();
+  Found found = {};
+  EXPECT_FALSE(at(1).find({9, 0, 3}, found));
+}
+
 TEST_F(TwoNodes, OnlyWhatIsWantedOfALongMessageIsAskedFor) {
   std::vector<char> content(3 << 20);
   fill(content, 8);
