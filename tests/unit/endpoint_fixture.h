@@ -31,6 +31,18 @@ inline void fill(std::vector<char>& buffer, uint32_t number) {
   }
 }
 
+/// A receive has its message just if the model says so, and the right one.
+inline void assert_as_expected(const Asked& one) {
+  ASSERT_EQ(one.matched, one.receiving.complete.load());
+  if (one.matched) {
+    ASSERT_EQ(one.expected.bytes, one.receiving.bytes);
+    ASSERT_EQ(one.expected.envelope.tag, one.receiving.tag);
+    std::vector<char> expected(one.expected.bytes);
+    fill(expected, one.expected.number);
+    ASSERT_EQ(0, memcmp(expected.data(), one.buffer.data(), expected.size()));
+  }
+}
+
 class Endpoints : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -103,14 +103,7 @@ TEST_F(Endpoints, RandomInterleavingsAreLikeTheModel) {
       take_all(1);
       model_progress();
       for (const auto& one : asked) {
-        ASSERT_EQ(one->matched, one->receiving.complete.load()) << step;
-        if (one->matched) {
-          ASSERT_EQ(one->expected.bytes, one->receiving.bytes);
-          ASSERT_EQ(one->expected.envelope.tag, one->receiving.tag);
-          std::vector<char> expected(one->expected.bytes);
-          fill(expected, one->expected.number);
-          ASSERT_EQ(0, memcmp(expected.data(), one->buffer.data(), expected.size()));
-        }
+        ASSERT_NO_FATAL_FAILURE(assert_as_expected(*one)) << step;
       }
       std::erase_if(asked, [](const auto& one) { return one->matched; });
     }
