@@ -39,13 +39,19 @@ def test_what_is_filled_in_order_is_set_aside_in_large_pages(how, engine, tmp_pa
 @pytest.mark.parametrize("part", [8, 40])
 def test_what_was_set_aside_and_not_used_counts(part, engine, tmp_path):
     """Memory becomes short when a part of an array is filled, or was filled and the rest is left: what was set aside is there,
-    and goes to storage and comes back as what it is, zeros."""
+    and goes to storage and comes back as what it is, zeros. The pager's thread, which sets aside, may come too late in a run:
+    then there is nothing to see."""
     need("files with large pages")
     program = compile_program(None, "partly_filled.c")
-    run = headroom_run([program, 64, part, 96], tmp_path, memory="96M", engine=engine)
-    assert run.status == 0 and run.output == "wrong 0\n", (run.output, run.errors)
-    run.assert_paged((part + 96) * MIB, 96 * MIB)
-    assert run.total("bytes_set_aside") > 0
+    set_aside = 0
+    for _ in range(6):
+        run = headroom_run([program, 64, part, 96], tmp_path, memory="96M", engine=engine)
+        assert run.status == 0 and run.output == "wrong 0\n", (run.output, run.errors)
+        run.assert_paged((part + 96) * MIB, 96 * MIB)
+        set_aside += run.total("bytes_set_aside")
+        if set_aside > 0:
+            break
+    assert set_aside > 0
 
 
 def test_what_was_given_up_while_it_was_filled_stays_so(engine, tmp_path):
