@@ -227,9 +227,8 @@ int64_t evict_now(int64_t bytes, Found& found, bool used) {
     }
     const uint64_t word = word_of(block).load(std::memory_order_acquire);
     if (state_of(word) == kSinglePages) {
-      const int64_t gone = store_is_full_of_work() ? 0 : evict_pages(block, used);
+      const int64_t gone = store_is_full_of_work() ? 0 : evict_pages(block, used, found.pages_in_use);
       found.without_room = gone == 0 && !find_store_room(block * kBlockBytes) ? block : found.without_room;
-      found.pages_in_use = found.pages_in_use || gone == 0;
       if (gone == 0 && state.resident.next_victim() == block) {
         break;
       }
@@ -284,7 +283,7 @@ bool is_written_remotely(View view) {
 int64_t evict(int64_t bytes, Urgency urgency) {
   Found found;
   int64_t leaving = evict_now(bytes, found, false);
-  if (leaving < bytes && found.pages_in_use && urgency != Urgency::kNobodyWaits) {
+  if (leaving < bytes && found.pages_in_use && urgency != Urgency::kNobodyWaits && state.leaving_bytes == 0) {
     leaving += evict_now(bytes - leaving, found, true);
   }
   // What is in motion may leave, or make others leave, when it has come to rest; then this is tried again.

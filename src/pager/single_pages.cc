@@ -349,7 +349,7 @@ void page_read_done(uint64_t block, uint32_t page) {
   (void)serve_waiting(block, 1);
 }
 
-int64_t evict_pages(uint64_t block, bool used) {
+int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
   Pages& pages = table[block];
   if (pages.reading != 0 || pages.writes != 0) {
     state.resident.look_later(block);
@@ -358,6 +358,7 @@ int64_t evict_pages(uint64_t block, bool used) {
   note_uses(block);
   const bool all = used || !(PageUses::is_sampled(block) || uses.some_are_hot());
   const uint64_t gone = all ? pages.present : pages.hidden;
+  some_are_used = some_are_used || gone != pages.present;
   if (gone == 0) {
     hide_for_next_visit(block);
     state.resident.visited(block);

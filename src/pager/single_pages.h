@@ -33,8 +33,8 @@ bool serve_page(uint64_t block, uint32_t page, bool write);
 bool is_hidden_page(uint64_t block, uint32_t page);
 
 /// Evicts those pages of a block in state SINGLE_PAGES that were not used since this was last called, or (`used`) all of them;
-/// returns the bytes that are gone or leaving.
-int64_t evict_pages(uint64_t block, bool used);
+/// returns the bytes that are gone or leaving. `some_are_used` becomes true if others could leave.
+int64_t evict_pages(uint64_t block, bool used, bool& some_are_used);
 
 /// What transfers.cc calls when such transfers have ended.
 void page_read_done(uint64_t block, uint32_t page);
