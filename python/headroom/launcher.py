@@ -55,10 +55,10 @@ def started_ranks(environment: dict[str, str]) -> int:
 
 
 def ranks_on_node(environment: dict[str, str]) -> int:
-    """How many of them the launcher that started us started on this node; 1 if it does not say."""
+    """How many of them the launcher that started us started on this node; 0 if it does not say."""
     names = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE")
     said = next((int(environment[name]) for name in names if environment.get(name, "").isdigit()), 0)
-    return said or (_tasks_on_slurm_node(environment) if machine.in_slurm_step() else 1)
+    return said or (_tasks_on_slurm_node(environment) if machine.in_slurm_step() else 0)
 
 
 def _tasks_on_slurm_node(environment: dict[str, str]) -> int:
@@ -68,7 +68,15 @@ def _tasks_on_slurm_node(environment: dict[str, str]) -> int:
         tasks, _, nodes = part.removesuffix(")").partition("(x")
         counts += [int(tasks)] * int(nodes or 1) if tasks.isdigit() and (nodes or "1").isdigit() else []
     node = environment.get("SLURM_NODEID", "")
-    return counts[int(node)] if node.isdigit() and int(node) < len(counts) else 1
+    return counts[int(node)] if node.isdigit() and int(node) < len(counts) else 0
+
+
+def processes_on_node(environment: dict[str, str]) -> int:
+    """For how many processes of a job there is to be room on this node, since ranks may start others. Where a launcher does not
+    say how many ranks there are, there may be one for each processor."""
+    is_launched = any(name in environment for name in RANKS)
+    ranks = ranks_on_node(environment) or (len(os.sched_getaffinity(0)) if is_launched else 1)
+    return ranks + ranks // 4
 
 
 def may_have_other_nodes(environment: dict[str, str]) -> bool:

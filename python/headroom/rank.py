@@ -137,11 +137,12 @@ def choose_storage(asked: str | None) -> str:
 
 LEAST_LARGE = 4 << 10  # a page
 MOST_READAHEAD = 1 << 30
+MOST_PROCESSES = 1024  # kMaxMembers in src/node/ledger.h
 
 
 def check_sizes(values: dict) -> None:
     """Sizes that cannot be meant."""
-    large, readahead = values.get("large"), values.get("readahead")
+    large, readahead, processes = values.get("large"), values.get("readahead"), values.get("processes")
     if large is not None and large < LEAST_LARGE:
         raise Refused(f"--large {large}: allocations smaller than a page (4K) move with --small only; name 4K or more")
     if readahead is not None and readahead > MOST_READAHEAD:
@@ -149,6 +150,8 @@ def check_sizes(values: dict) -> None:
             f"--readahead {in_binary_units(readahead)}: it is read into the budget at each fault; name at most "
             f"{in_binary_units(MOST_READAHEAD)} (8M is usual, 0 reads nothing ahead)"
         )
+    if processes is not None and processes > MOST_PROCESSES:
+        raise Refused(f"--processes {processes}: there can be {MOST_PROCESSES} on a node at most; use more nodes, or threads")
 
 
 NOT_SETTINGS = {"HEADROOM_ACTIVE", "HEADROOM_FIGURES", "HEADROOM_SUITES"}  # the supervisor's, the tests'
@@ -244,11 +247,12 @@ def become(program: list[str], values: dict) -> None:
         if why_not:
             warn(f"{path} runs without Headroom: {why_not}")
     values = with_checked_files(values)
-    check_share(choose_memory(values["memory"]), launcher.ranks_on_node(os.environ))
+    check_share(choose_memory(values["memory"]), launcher.ranks_on_node(os.environ) or 1)
     values |= {"memory": choose_memory(values["memory"]), "storage": choose_storage(values["storage"])}
     if values["trace"] and launcher.is_first_rank(os.environ):
         note_command(values["trace"], program, values)
-    environment = dict(os.environ) | settings.to_environment(values)
+    processes = values["processes"] or launcher.processes_on_node(os.environ)
+    environment = dict(os.environ) | settings.to_environment(values | {"processes": processes})
 
     if "HEADROOM_JOB" not in environment or "HEADROOM_ACTIVE" in os.environ:  # what an outer run set does not count
         environment["HEADROOM_JOB"] = machine.job_name()

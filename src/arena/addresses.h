@@ -1,4 +1,5 @@
-// Where the partitions of a node's processes lie, in all of them: one behind the other, but for some gaps.
+// Where the partitions of a node's processes lie, in all of them: one behind the other, but for some gaps. There are 256 of
+// 256 GiB each; for a session of more processes (node/session.h) each of these is divided into two or four.
 //
 // A launcher may hand data to the processes of a job in a segment that contains pointers, so that all must map it at one
 // address (PMIx: what it knows of the job, without which MPI_Init fails). It takes the middle of the largest hole of its own
@@ -11,13 +12,14 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "node/ledger.h"
 
 namespace headroom::arena {
 
-inline constexpr uint64_t kPartitionBytes = uint64_t{256} << 30;
+inline constexpr uint64_t kPartitionBytes = uint64_t{256} << 30;  // at most
 // Above what the address sanitizer takes for itself, below where programs and libraries are put on 47-bit addresses.
 inline constexpr uintptr_t kArenaBase = 0x104000000000;
 inline constexpr uintptr_t kArenaEnd = 0x554000000000;
@@ -38,7 +40,7 @@ namespace detail {
 inline constexpr uint64_t kPlaces = (kArenaEnd - kArenaBase) / kPartitionBytes;
 
 struct Places {
-  std::array<uintptr_t, node::kMaxMembers> base{};
+  std::array<uintptr_t, node::kFewestPlaces> base{};
   std::array<int16_t, kPlaces> member{};
 };
 
@@ -47,7 +49,7 @@ constexpr Places make_places() {
   int index = 0;
   for (uint64_t place = 0; place < kPlaces; ++place) {
     const uintptr_t address = kArenaBase + place * kPartitionBytes;
-    bool free = index < node::kMaxMembers;
+    bool free = index < node::kFewestPlaces;
     for (const AddressGap& gap : kAddressGaps) {
       free = free && (address + kPartitionBytes <= gap.begin || address >= gap.end);
     }
@@ -64,13 +66,35 @@ static_assert(kPartitionPlaces.base.back() != 0);
 
 }  // namespace detail
 
+// How many partitions each place of 256 GiB has: 2 to the power of this.
+inline int divisions = 0;
+
+/// For a session of so many places, a power of two from node::kFewestPlaces on. Before the first partition is opened; while no
+/// other thread asks for any.
+inline void lay_out_partitions(uint32_t places) {
+  divisions = 0;
+  while (uint32_t{node::kFewestPlaces} << divisions < places) {
+    ++divisions;
+  }
+}
+
+/// What one member has at most.
+inline uint64_t partition_bytes() { return kPartitionBytes >> divisions; }
+
 /// Where member `index`'s partition begins in all processes.
-inline uintptr_t partition_base(int index) { return detail::kPartitionPlaces.base[static_cast<size_t>(index)]; }
+inline uintptr_t partition_base(int index) {
+  const auto part = static_cast<uint64_t>(index) & ((uint64_t{1} << divisions) - 1);
+  return detail::kPartitionPlaces.base[static_cast<size_t>(index >> divisions)] + part * partition_bytes();
+}
 
 /// The member in whose partition `address` lies, in whatever process; -1 if there is none.
 inline int partition_at(uintptr_t address) {
   const uint64_t place = (address - kArenaBase) / kPartitionBytes;
-  return address >= kArenaBase && place < detail::kPlaces ? detail::kPartitionPlaces.member[place] : -1;
+  if (address < kArenaBase || place >= detail::kPlaces || detail::kPartitionPlaces.member[place] < 0) {
+    return -1;
+  }
+  const uint64_t part = (address - kArenaBase) % kPartitionBytes >> (std::countr_zero(kPartitionBytes) - divisions);
+  return static_cast<int>(static_cast<uint64_t>(detail::kPartitionPlaces.member[place]) << divisions | part);
 }
 
 /// Whether some of these addresses are those of partitions, or of the gaps between them.

@@ -40,7 +40,7 @@ void exclude_from_children_and_dumps(uintptr_t address, uint64_t bytes) {
 bool reserve_addresses(Partition& partition, int index) {
   const uintptr_t wanted = partition_base(index);
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  for (uint64_t bytes = kPartitionBytes; bytes >= kSmallestPartitionBytes; bytes /= 2) {
+  for (uint64_t bytes = partition_bytes(); bytes >= kSmallestPartitionBytes; bytes /= 2) {
     const long view = map_raw(wanted, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
     if (base::is_error(view) || static_cast<uintptr_t>(view) != wanted) {
       if (!base::is_error(view)) {

@@ -39,7 +39,7 @@ OutgoingRecord* Endpoint::make_record(int rank, WireKind kind, uint64_t payload)
   const uint64_t bytes = sizeof(OutgoingRecord) + payload;
   auto* out = static_cast<OutgoingRecord*>(memory_.allocate(bytes));
   if (out == nullptr) {
-    die_without_message_memory("a message to another node");
+    memory_.die_without("a message to another node");
   }
   *out = {};
   out->rank = rank;
@@ -153,7 +153,7 @@ void Endpoint::take_remote_message(int rank, const WireRecord& wire) {
   const uint64_t payload = fits ? wire.bytes : sizeof(Transfer);
   RecordHeader* const record = begin_own_record({wire.context, wire.source, wire.tag}, payload, !fits);
   if (record == nullptr) {
-    die_without_message_memory("a message of another node");
+    memory_.die_without("a message of another node");
   }
   if (fits) {
     memcpy(record->payload(), wire.payload(), payload);
@@ -166,7 +166,7 @@ void Endpoint::take_remote_message(int rank, const WireRecord& wire) {
     // As what the helper has copied aside (away.cc): who receives it gives the copy back.
     void* const aside = memory_.allocate(wire.bytes);
     if (aside == nullptr) {
-      die_without_message_memory("a message of another node");
+      memory_.die_without("a message of another node");
     }
     memcpy(aside, wire.payload(), wire.bytes);
     node::take_for_message(*session_->ledger, *session_->self, static_cast<int64_t>(wire.bytes));

@@ -143,7 +143,7 @@ bool Endpoint::count_bounce(NetworkPiece& piece) {
 char* Endpoint::make_bounce(NetworkPiece& piece) {
   piece.bounce = static_cast<char*>(memory_.allocate(piece.bytes));
   if (piece.bounce == nullptr) {
-    die_without_message_memory("content on its way to or from another node");
+    memory_.die_without("content on its way to or from another node");
   }
   trace::count(Counter::kBetweenPiecesCopied);
   return piece.bounce;

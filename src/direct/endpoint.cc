@@ -19,8 +19,8 @@ Endpoint& endpoint() { return the_endpoint; }
 
 bool Endpoint::open(const node::Session& session, const int* members, int count, char* mapped) {
   session_ = &session;
-  if (session.messages_descriptor < 0 ||
-      memory_.open(session.messages_descriptor, session.index, node::kMaxMembers, mapped) != base::Status::kOk) {
+  if (session.messages_descriptor < 0 || memory_.open(session.messages_descriptor, session.index,
+                                                      static_cast<int>(session.ledger->places), mapped) != base::Status::kOk) {
     return false;
   }
   for (int index = 0; index < count; ++index) {
@@ -69,17 +69,14 @@ bool Endpoint::look_for_channels() {
     return false;
   }
   known_opened_ = opened;
-  for (int member = 0; member < node::kMaxMembers; ++member) {
-    if (readers_[member].is_open() || session_->ledger->members[member].pid.load(std::memory_order_relaxed) == 0) {
-      continue;
+  own_root().opened_by.take_each([this](int member) {
+    if (readers_[member].is_open()) {
+      return;  // of who had that place before
     }
-    const uint64_t first = root_of(member).channel_to[session_->index].load(std::memory_order_acquire);
-    if (first != 0) {
-      try_attaching(member);
-      readers_[member].open(memory_.base(), first);
-      reading_[reading_count_++] = member;
-    }
-  }
+    try_attaching(member);
+    readers_[member].open(memory_.base(), root_of(member).channel_to[session_->index].load(std::memory_order_relaxed));
+    reading_[reading_count_++] = member;
+  });
   return true;
 }
 
@@ -114,8 +111,8 @@ void Endpoint::end_if_peers_are_lost() {
   if (!node::outlived_loss(*session_)) {
     return;
   }
-  for (int index = 0; index < node::kMaxMembers; ++index) {
-    const node::Member& member = session_->ledger->members[index];
+  for (int next = 0; const node::Member& member : session_->ledger->used_members()) {
+    const int index = next++;
     if (is_peer_[index] && node::is_missed(member)) {
       base::die("rank %d (process %d) has ended without leaving MPI, and a message that this rank waits for may never come",
                 member.rank.load(std::memory_order_relaxed), member.pid.load(std::memory_order_relaxed));

@@ -105,7 +105,7 @@ void by_bounce(Endpoint& endpoint, const WindowPart& part, Walk& ahead, const Pi
                PieceAction& action) {
   char* const bounce = static_cast<char*>(endpoint.memory().allocate(kBounceBytes));
   if (bounce == nullptr) {
-    die_without_message_memory("one-sided communication");
+    endpoint.memory().die_without("one-sided communication");
   }
   const char* const end = piece.begin + piece.reach;
   const uint64_t most = kBounceBytes / 2 / grain * grain;  // what is read may overlap

@@ -63,7 +63,8 @@ Status MessageMemory::map(uint64_t bytes) {
 }
 
 Status MessageMemory::open(int file, int index, int areas, char* mapped) {
-  const uint64_t bytes = static_cast<uint64_t>(areas) * kAreaBytes;
+  area_bytes_ = std::min(kAreaBytes, kMappedBytes / static_cast<uint64_t>(areas));
+  const uint64_t bytes = static_cast<uint64_t>(areas) * area_bytes_;
   if (!base::file_may_have(bytes) || base::is_error(system_call(SYS_ftruncate, file, bytes))) {
     return Status::kNoMemory;
   }
@@ -72,8 +73,8 @@ Status MessageMemory::open(int file, int index, int areas, char* mapped) {
   if (mapped == nullptr && map(bytes) != Status::kOk) {
     return Status::kNoMemory;
   }
-  next_ = static_cast<uint64_t>(index) * kAreaBytes + kRootBytes;
-  end_ = static_cast<uint64_t>(index + 1) * kAreaBytes;
+  next_ = static_cast<uint64_t>(index) * area_bytes_ + kRootBytes;
+  end_ = next_ - kRootBytes + area_bytes_;
   used_bytes_.store(kRootBytes, std::memory_order_relaxed);
   return Status::kOk;
 }
@@ -124,12 +125,12 @@ void MessageMemory::release(void* piece, uint64_t bytes, bool may_keep) {
   free_[size] = freed;
 }
 
-void die_without_message_memory(const char* what) {
+void MessageMemory::die_without(const char* what) const {
   base::die(
       "no message memory is left for %s: %llu GiB of this rank's messages wait to be received, or the system has no more "
       "memory; "
       "receive them sooner, or leave messages to the MPI library with --direct off",
-      what, static_cast<unsigned long long>(kAreaBytes >> 30));
+      what, static_cast<unsigned long long>(area_bytes_ >> 30));
 }
 
 }  // namespace headroom::direct

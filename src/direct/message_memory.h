@@ -16,7 +16,8 @@
 
 namespace headroom::direct {
 
-inline constexpr uint64_t kAreaBytes = uint64_t{16} << 30;
+inline constexpr uint64_t kAreaBytes = uint64_t{16} << 30;   // at most
+inline constexpr uint64_t kMappedBytes = uint64_t{4} << 40;  // at most, by all areas together
 inline constexpr uint64_t kSmallestPiece = 64;
 inline constexpr int kSizes = 28;  // 64 bytes to 8 GiB
 
@@ -36,12 +37,12 @@ class MessageMemory {
     return reinterpret_cast<T*>(base_ + offset);
   }
   /// Whether this process allocated the piece at `offset`.
-  [[nodiscard]] bool is_own(uint64_t offset) const { return end_ - kAreaBytes <= offset && offset < end_; }
+  [[nodiscard]] bool is_own(uint64_t offset) const { return end_ - area_bytes_ <= offset && offset < end_; }
   /// Where the owner of area `index` publishes what others look for first; `kRootBytes`, zeroed at the beginning.
   template <typename T>
   [[nodiscard]] T* root(int index) const {
     static_assert(sizeof(T) <= kRootBytes);
-    return reinterpret_cast<T*>(base_ + static_cast<uint64_t>(index) * kAreaBytes);
+    return reinterpret_cast<T*>(base_ + static_cast<uint64_t>(index) * area_bytes_);
   }
 
   /// A piece of at least `bytes` (a power of two is not exceeded), aligned to its size; nullptr if the area is full.
@@ -49,6 +50,9 @@ class MessageMemory {
   /// Gives a piece back. Those from 256 KiB on return their memory to the system, unless they may be kept for the next; of
   /// those from 1 MiB on no more than kMostKept is.
   void release(void* piece, uint64_t bytes, bool may_keep = false);
+
+  /// Ends the process, since allocate() had nothing for `what` that cannot do without.
+  [[noreturn]] void die_without(const char* what) const;
 
   [[nodiscard]] uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
 
@@ -65,6 +69,7 @@ class MessageMemory {
 
   char* base_ = nullptr;
   int file_ = -1;
+  uint64_t area_bytes_ = 0;
   uint64_t next_ = 0;  // offset of what was never allocated
   uint64_t end_ = 0;
   std::atomic<uint64_t> used_bytes_{0};  // changed under the lock
@@ -72,8 +77,5 @@ class MessageMemory {
   FreePiece* free_[kSizes] = {};
   base::FutexLock lock_;
 };
-
-/// Ends the process, since allocate() had nothing for `what` that cannot do without.
-[[noreturn]] void die_without_message_memory(const char* what);
 
 }  // namespace headroom::direct

@@ -62,7 +62,7 @@ bool try_open(const node::Session& session, int index) {
   if (mapped) {
     own_index = session.index;
     bytes_of_members[index] = bytes;
-    used[index] = static_cast<std::atomic<uint64_t>*>(base::reserve_memory(arena::kPartitionBytes / kStretchBytes / 8));
+    used[index] = static_cast<std::atomic<uint64_t>*>(base::reserve_memory(arena::partition_bytes() / kStretchBytes / 8));
   }
   return mapped;
 }
@@ -119,8 +119,8 @@ arena::BlockWord* open_peer_blocks(const node::Session& session, int index) {
 }
 
 void empty_memory_of_who_left(const node::Session& session) {
-  for (int index = 0; index < node::kMaxMembers; ++index) {
-    const node::Member& member = session.ledger->members[index];
+  for (int next = 0; const node::Member& member : session.ledger->used_members()) {
+    const int index = next++;
     if (index == session.index || known[index].load(std::memory_order_acquire) != Known::kThere ||
         bytes_of_members[index] == 0 || node::state_of(member) != node::MemberState::kLeft ||
         member.counters[static_cast<int>(trace::Counter::kForks)].load(std::memory_order_relaxed) != 0) {

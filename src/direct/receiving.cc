@@ -207,7 +207,7 @@ void Endpoint::combine(const Content& from, const Content& to, int member, const
   }
   void* piece = memory_.allocate(to.bytes);
   if (piece == nullptr) {
-    die_without_message_memory("a reduction");
+    memory_.die_without("a reduction");
   }
   Walk reader(from);
   Walk writer({static_cast<char*>(piece), to.bytes, nullptr});

@@ -30,6 +30,7 @@ Layout* layout_of(const Content& content) { return const_cast<Layout*>(content.l
     }
     own_root().channel_to[member].store(writer.first_chunk(), std::memory_order_release);
     writing_[writing_count_++] = member;
+    root_of(member).opened_by.add(session_->index);
     root_of(member).opened.fetch_add(1, std::memory_order_release);
   }
   return &writer;

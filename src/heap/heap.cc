@@ -193,7 +193,7 @@ void say_that_one_is_refused(uint64_t bytes) {
   }
   const auto mib = static_cast<unsigned long long>(bytes >> 20);
   const arena::Partition& partition = pager::partition();
-  if (partition.limit < arena::kPartitionBytes || !base::file_may_have(partition.committed + bytes + arena::kBlockBytes)) {
+  if (partition.limit < arena::partition_bytes() || !base::file_may_have(partition.committed + bytes + arena::kBlockBytes)) {
     base::log_warning(
         "an allocation of %llu MiB stays in memory: addresses, or the limit on file sizes (ulimit -v, ulimit -f), do not "
         "allow more that can be moved to storage",
@@ -202,7 +202,7 @@ void say_that_one_is_refused(uint64_t bytes) {
     base::log_warning(
         "an allocation of %llu MiB stays in memory: a process can have %llu GiB that can be moved to storage, and has no such "
         "piece left; more ranks can have more",
-        mib, static_cast<unsigned long long>(arena::kPartitionBytes >> 30));
+        mib, static_cast<unsigned long long>(arena::partition_bytes() >> 30));
   }
 }
 

@@ -58,8 +58,8 @@ void ring(const Session& session, int index) {
 }
 
 void ring_everybody(const Session& session) {
-  for (int index = 0; index < kMaxMembers; ++index) {
-    const Member& member = session.ledger->members[index];
+  for (int next = 0; const Member& member : session.ledger->used_members()) {
+    const int index = next++;
     const bool may_be_another =
         state_of(member) == MemberState::kLeaving && member.replacing.load(std::memory_order_relaxed) != 0;
     if (index != session.index && (is_alive(member) || may_be_another)) {

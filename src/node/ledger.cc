@@ -74,6 +74,12 @@ void note_beyond(Ledger& ledger, Member& member, int64_t bytes) {
   raise(ledger.peak_resident_bytes, resident_bytes(ledger));
 }
 
+void note_used_places(Ledger& ledger, uint32_t places) {
+  uint32_t used = ledger.used_places.load(std::memory_order_acquire);
+  while (used < places && !ledger.used_places.compare_exchange_weak(used, places, std::memory_order_acq_rel)) {
+  }
+}
+
 void record_mode(Ledger& ledger, uint32_t mode) {
   uint32_t count = ledger.mode_changes.load(std::memory_order_acquire);
   if (count >= kMaxModeChanges || (count > 0 && ledger.modes[count - 1].mode.load(std::memory_order_relaxed) == mode)) {
@@ -88,7 +94,7 @@ void record_mode(Ledger& ledger, uint32_t mode) {
 bool check_invariants(const Ledger& ledger) {
   int64_t reserved = 0;
   uint32_t slots_held = 0;
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (is_alive(member)) {
       reserved += member.reserved_bytes.load(std::memory_order_relaxed);
       slots_held += member.slots.load(std::memory_order_relaxed);

@@ -20,14 +20,17 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "trace/counter_table.h"
 
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 8;                 // to be changed with the layout of anything that ranks share
-inline constexpr int kMaxMembers = 256;
+inline constexpr uint32_t kLedgerVersion = 9;                 // to be changed with the layout of anything that ranks share
+// A session has kFewestPlaces, or as many times two as its node's processes need (session.h); kMaxMembers at most.
+inline constexpr int kFewestPlaces = 256;
+inline constexpr int kMaxMembers = 1024;
 inline constexpr int kMaxModeChanges = 128;
 
 enum class MemberState : uint32_t {
@@ -42,7 +45,7 @@ enum class MemberState : uint32_t {
 
 // A member's word has its state in the lowest bits, and in the upper half the number of times that the place was taken: who has
 // looked at the word, and then at whose place it is, changes it only if no other process has taken the place meanwhile.
-inline constexpr uint32_t kStateBits = 0xf;
+inline constexpr uint32_t kStateBits = 0x7;
 inline constexpr uint32_t kOneUse = 1U << 16;
 inline constexpr uint32_t kUseBits = ~(kOneUse - 1);
 
@@ -52,8 +55,8 @@ inline uint32_t in_state(uint32_t word, MemberState state) { return (word & kUse
 
 // While it is kRetired there is between the two what comes next, and which member is at it: should that one end meanwhile, too,
 // whoever notices goes on with it.
-inline constexpr int kNextShift = 4;
-inline constexpr int kRetirerShift = 8;
+inline constexpr int kNextShift = 3;
+inline constexpr int kRetirerShift = 6;
 inline uint32_t in_retirement(uint32_t word, MemberState next, int retirer) {
   return in_state(word, MemberState::kRetired) | static_cast<uint32_t>(next) << kNextShift |
          static_cast<uint32_t>(retirer) << kRetirerShift;
@@ -82,6 +85,18 @@ struct MemberSet {
   void remove(int member) { words[member / 64].fetch_and(~bit_of(member), std::memory_order_relaxed); }
   [[nodiscard]] bool has(int member) const {
     return (words[member / 64].load(std::memory_order_acquire) & bit_of(member)) != 0;
+  }
+  /// Takes them out, and calls `use` with each.
+  template <typename Use>
+  void take_each(Use use) {
+    for (int word = 0; word < kMaxMembers / 64; ++word) {
+      if (words[word].load(std::memory_order_relaxed) == 0) {
+        continue;
+      }
+      for (uint64_t bits = words[word].exchange(0, std::memory_order_acq_rel); bits != 0; bits &= bits - 1) {
+        use(word * 64 + __builtin_ctzll(bits));
+      }
+    }
   }
   void clear() {
     for (auto& word : words) {
@@ -197,6 +212,8 @@ struct Ledger {
   uint64_t id;                                      // random: ranks that name the same one are on the same node
   uint32_t asked_slots;                             // as set by the user; 0 = as many as cores
   uint32_t quota_cores;                             // what the cgroup's processor quota allows, rounded up
+  uint32_t places;                                  // that members can have
+  std::atomic<uint32_t> used_places;                // those before it were taken at some time, and no others
   std::atomic<uint64_t> core_mask[kMaxCores / 64];  // union of the members' affinities: launchers bind ranks to cores
   std::atomic<uint32_t> cores_in_mask;              // its number of cores, since every MPI call compares with it
   std::atomic<int64_t> free_bytes;
@@ -231,6 +248,10 @@ struct Ledger {
   std::atomic<uint32_t> mode_changes;
   ModeChange modes[kMaxModeChanges];
   Member members[kMaxMembers];
+
+  /// Everybody who is or was a member. What lies behind is not looked at, so that memory for it is never taken.
+  [[nodiscard]] std::span<Member> used_members() { return {members, used_places.load(std::memory_order_acquire)}; }
+  [[nodiscard]] std::span<const Member> used_members() const { return {members, used_places.load(std::memory_order_acquire)}; }
 
   /// The cores that this job may use on the node.
   [[nodiscard]] uint32_t cores() const {
@@ -276,6 +297,9 @@ inline int64_t bytes_besides_blocks(const Member& member) {
 inline int64_t bytes_of_blocks(const Member& member) {
   return member.reserved_bytes.load(std::memory_order_relaxed) - bytes_besides_blocks(member);
 }
+
+/// Members may be at these places, from the first on, from now on. Thread-safe.
+void note_used_places(Ledger& ledger, uint32_t places);
 
 /// Records that the node now waits in `mode` (ModeChoice), if it did not before.
 void record_mode(Ledger& ledger, uint32_t mode);

@@ -18,7 +18,7 @@ struct Words {
 
 Words read(const Ledger& ledger) {
   Words words = {ledger.free_bytes.load(std::memory_order_acquire), 0, ledger.held_slots.load(std::memory_order_acquire), 0, 0};
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     const uint32_t word = member.state.load(std::memory_order_acquire);
     const MemberState state = state_in(word);
     if (state == MemberState::kAlive || state == MemberState::kLeaving) {
@@ -31,7 +31,7 @@ Words read(const Ledger& ledger) {
 }
 
 bool is_first(const Ledger& ledger, const Member& self) {
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (&member == &self || is_alive(member)) {
       return &member == &self;
     }

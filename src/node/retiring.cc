@@ -8,12 +8,12 @@ namespace {
 
 /// Tells everybody that there is room, and that something has changed.
 void tell_everybody(const Session& session, const Member& of) {
-  for (int index = 0; index < kMaxMembers; ++index) {
-    Member& other = session.ledger->members[index];
+  for (int index = 0; Member & other : session.ledger->used_members()) {
+    const int place = index++;
     if (&other != &of && is_alive(other)) {
       other.slot_bell.fetch_add(1, std::memory_order_release);
       base::futex_wake(&other.slot_bell, 1, true);
-      ring(session, index);
+      ring(session, place);
     }
   }
 }
@@ -49,7 +49,7 @@ void finish_retiring(const Session& session, Member& member) {
   (void)take_off(ledger, member);
   ledger.ended.store(1, std::memory_order_relaxed);
   const auto index = static_cast<int>(&member - ledger.members);
-  for (Member& other : ledger.members) {  // it may have ended in the middle of this
+  for (Member& other : ledger.used_members()) {  // it may have ended in the middle of this
     if (&other != &member && is_retired_by(other.state.load(std::memory_order_acquire), index)) {
       finish_retiring(session, other);
     }

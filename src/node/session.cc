@@ -59,6 +59,15 @@ Ledger* map_ledger(int descriptor) {
 // Every member keeps the ledger's descriptor so that it can hand it on.
 int ledger_descriptor = -1;
 
+/// How many places a session has that so many members are expected in.
+int places_for(uint64_t processes) {
+  int places = kFewestPlaces;
+  while (places < kMaxMembers && static_cast<uint64_t>(places) < processes) {
+    places *= 2;
+  }
+  return places;
+}
+
 /// The file that members write messages for each other into; grows as it is used.
 int make_messages_file() { return base::own(system_call(SYS_memfd_create, "headroom-messages", MFD_CLOEXEC)); }
 
@@ -77,6 +86,7 @@ bool found_session(Session& session, int listener) {
   (void)system_call(SYS_getrandom, &ledger->id, sizeof ledger->id, 0);
   ledger->asked_slots = static_cast<uint32_t>(settings.slots);
   ledger->quota_cores = quota_in_cores("/proc/self/cgroup", "/sys/fs/cgroup");
+  ledger->places = static_cast<uint32_t>(places_for(settings.processes));
   ledger->free_bytes.store(ledger->budget, std::memory_order_relaxed);
   ledger->bytes = sizeof(Ledger);
   ledger->version = kLedgerVersion;
@@ -126,8 +136,14 @@ bool take_member_slot(Session& session) {
   // Members that left keep their counters for the report; their places are taken again only when no fresh one is left.
   const MemberState reusable[] = {MemberState::kEmpty, MemberState::kLeft, MemberState::kDied};
   for (const MemberState wanted : reusable) {
-    for (int index = 0; index < kMaxMembers; ++index) {
+    // A fresh place is the next one; it is used from the moment somebody may take it.
+    const bool is_fresh = wanted == MemberState::kEmpty;
+    const auto last = static_cast<int>(is_fresh ? session.ledger->places : session.ledger->used_places.load());
+    for (int index = 0; index < last; ++index) {
       Member& member = session.ledger->members[index];
+      if (is_fresh) {
+        note_used_places(*session.ledger, static_cast<uint32_t>(index) + 1);
+      }
       uint32_t word = member.state.load(std::memory_order_acquire);
       if (state_in(word) != wanted || (member.pid.load(std::memory_order_relaxed) != 0 && wanted == MemberState::kEmpty)) {
         continue;
@@ -162,7 +178,7 @@ void read_executable_name(char* out, size_t bytes) {
 
 /// A process that joined and then replaced its program by execve() joins anew; what the old program held is gone.
 void retire_former_self(const Session& session) {
-  for (Member& member : session.ledger->members) {
+  for (Member& member : session.ledger->used_members()) {
     if (&member != session.self) {
       (void)(retire(session, member, getpid(), MemberState::kAlive, MemberState::kLeft) ||
              retire(session, member, getpid(), MemberState::kLeaving, MemberState::kLeft));
@@ -211,9 +227,9 @@ Status join_session(Session& session) {
   }
   if (!take_member_slot(session)) {
     log_warning(
-        "more than %d processes of this job are on this node, which is all that the ledger has places for; spread them over "
-        "more nodes",
-        kMaxMembers);
+        "more than %u processes of this job are on this node, which is all that its session has places for; start with "
+        "--processes N for N of them (%d at most), or spread them over more nodes",
+        session.ledger->places, kMaxMembers);
     return Status::kUnavailable;
   }
   session.doorbell_descriptor = base::own(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -257,7 +273,7 @@ Status join_session(Session& session) {
   // release: whoever sees it sees whose place it is now, and does not take it for its predecessor, who has died.
   (void)move_state(self, MemberState::kJoining, MemberState::kAlive);
   choose_watched(session);
-  ring_everybody(session);  // whoever watched our successor should now watch us
+  ring_watcher(session);  // whoever watched our successor should now watch us
   leave_ledger_with_supervisor();
   return Status::kOk;
 }

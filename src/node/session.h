@@ -50,6 +50,9 @@ void answer_doorbell(Session& session);
 /// Picks the member to watch (the next one alive after us) and opens its pidfd. Called at start and after each ring.
 void choose_watched(Session& session);
 
+/// Rings the member that is to watch us: the last one alive before us. Called at start, once we are alive.
+void ring_watcher(const Session& session);
+
 /// Called when the watched pidfd is readable: tells an orderly end from a death, gives a dead member's claims back.
 void watched_ended(Session& session);
 

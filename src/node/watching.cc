@@ -101,7 +101,8 @@ bool has_ended(int process, uint64_t until_ns) {
 void note_ends_of_all(const Session& session) {
   const int file = base::own(system_call(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const uint64_t until_ns = base::monotonic_ns() + kMomentOfEndingNs;
-  for (int index = 0; index < kMaxMembers && file >= 0; ++index) {
+  const auto places = static_cast<int>(session.ledger->used_members().size());
+  for (int index = 0; index < places && file >= 0; ++index) {
     Member& member = session.ledger->members[index];
     const int pid = member.pid.load(std::memory_order_relaxed);
     if (index == session.index || !is_alive(member)) {
@@ -120,10 +121,25 @@ void note_ends_of_all(const Session& session) {
   base::close_own(file);
 }
 
+void ring_watcher(const Session& session) {
+  // Of two that join at once next to each other, the later one sees the other: both say that they are alive, then look.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto places = static_cast<int>(session.ledger->used_members().size());
+  for (int step = 1; step < places; ++step) {
+    const int index = (session.index + places - step) % places;
+    if (is_alive(session.ledger->members[index])) {
+      ring(session, index);
+      return;
+    }
+  }
+}
+
 void choose_watched(Session& session) {
   int next = -1;
-  for (int step = 1; step < kMaxMembers; ++step) {
-    const int index = (session.index + step) % kMaxMembers;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // see ring_watcher()
+  const auto places = static_cast<int>(session.ledger->used_members().size());
+  for (int step = 1; step < places; ++step) {
+    const int index = (session.index + step) % places;
     const Member& member = session.ledger->members[index];
     const MemberState now = state_of(member);
     const bool has_process = now == MemberState::kAlive || now == MemberState::kLeaving;

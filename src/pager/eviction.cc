@@ -269,7 +269,7 @@ uint64_t out_marks(uint64_t word) {
 
 bool is_written_remotely(View view) {
   const int32_t self = state.session->self->pid.load(std::memory_order_relaxed);
-  for (const Member& member : state.session->ledger->members) {
+  for (const Member& member : state.session->ledger->used_members()) {
     // seq_cst: the writer stores its target before it touches memory, we protect before we look; one of us sees the other.
     if (member.remote_write_target.load(std::memory_order_seq_cst) == self && is_alive(member) &&
         view.address < member.remote_write_end.load(std::memory_order_relaxed) &&

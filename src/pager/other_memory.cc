@@ -80,7 +80,7 @@ int64_t not_reserved(int64_t message_bytes) {
   }
   const auto in_use = static_cast<int64_t>(file.st_blocks) * 512;
   int64_t left = in_use;
-  for (const node::Member& member : state.session->ledger->members) {
+  for (const node::Member& member : state.session->ledger->used_members()) {
     left -= is_alive(member) ? member.message_bytes.load(std::memory_order_relaxed) : 0;
   }
   return left > 0 ? static_cast<int64_t>(static_cast<double>(message_bytes) * static_cast<double>(left) /
@@ -246,7 +246,7 @@ void note_measured(int64_t measured) {
 }
 
 bool has_blocks_anywhere(const node::Ledger& ledger) {
-  for (const node::Member& member : ledger.members) {
+  for (const node::Member& member : ledger.used_members()) {
     if (is_alive(member) && bytes_of_blocks(member) > 0) {
       return true;
     }

@@ -71,6 +71,7 @@ Status start_once() {
 
 Status start_as_member() {
   const base::Settings& settings = base::settings();
+  arena::lay_out_partitions(the_session.ledger->places);
   if (arena::open_partition(detail::the_partition, the_session.index, may_have_huge_pages()) != Status::kOk) {
     return Status::kUnavailable;
   }

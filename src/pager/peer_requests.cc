@@ -52,8 +52,8 @@ bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, uint64_t ahea
 
 void take_requests_of_peers() {
   node::Ledger& ledger = *state.session->ledger;
-  for (int index = 0; index < node::kMaxMembers; ++index) {
-    node::Member& asker = ledger.members[index];
+  for (int next = 0; node::Member & asker : ledger.used_members()) {
+    const int index = next++;
     if (asker.bring_state.load(std::memory_order_acquire) != kAsked ||
         asker.bring_from.load(std::memory_order_relaxed) != state.session->index || under_way[index] != 0) {
       continue;

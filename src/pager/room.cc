@@ -59,7 +59,7 @@ struct Shares {
 
 Shares count_shares(const node::Ledger& ledger) {
   Shares shares = {0, 0, ledger.budget, ledger.slots()};
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (is_alive(member)) {
       ++shares.alive;
       shares.budget -= bytes_besides_blocks(member);
@@ -123,8 +123,8 @@ int choose_another(int64_t& excess) {
   int64_t most = excess_of(*state.session->self, shares);
   most = most > 0 ? most : 0;
   const uint64_t now = base::monotonic_ns();
-  for (int index = 0; index < node::kMaxMembers; ++index) {
-    const Member& member = ledger.members[index];
+  for (int next = 0; const Member& member : ledger.used_members()) {
+    const int index = next++;
     if (index == state.session->index || !is_alive(member) || has_refused(member, now - kRefusalNs) || is_silent(index)) {
       continue;
     }
@@ -148,7 +148,7 @@ int choose_another(int64_t& excess) {
 /// What all members have, in memory or on storage.
 int64_t footprint(const node::Ledger& ledger) {
   int64_t bytes = 0;
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (is_alive(member)) {
       const auto counted = [&member](Counter counter) {
         return static_cast<int64_t>(member.counters[static_cast<int>(counter)].load(std::memory_order_relaxed));
@@ -203,8 +203,8 @@ void ask_who_has_most(int64_t bytes, int silent) {
   const uint64_t now = base::monotonic_ns();
   int chosen = -1;
   int64_t most = 0;
-  for (int index = 0; index < node::kMaxMembers; ++index) {
-    const Member& member = ledger.members[index];
+  for (int next = 0; const Member& member : ledger.used_members()) {
+    const int index = next++;
     if (index == state.session->index || index == silent || !is_alive(member) || has_refused(member, now - kRefusalNs) ||
         is_silent(index)) {
       continue;
@@ -231,7 +231,7 @@ bool somebody_is_about_to_arm(const node::Ledger& ledger) {
   if (base::monotonic_ns() - ledger.short_at_ns.load(std::memory_order_relaxed) > kArmingLastsNs) {
     return false;
   }
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (is_alive(member) && member.armed.load(std::memory_order_acquire) == 0) {
       return true;
     }

@@ -265,7 +265,7 @@ int place(StoreFiles& files, uint64_t stripe) {
 }
 
 bool another_waits(const node::Ledger& ledger) {
-  for (const node::Member& member : ledger.members) {
+  for (const node::Member& member : ledger.used_members()) {
     if (&member != state.session->self && is_alive(member) &&
         member.waits_for_storage_room.load(std::memory_order_seq_cst) != 0) {
       return true;

@@ -27,7 +27,7 @@ bool take(uint64_t bytes) {
   }
   node::Ledger& ledger = *pager::session().ledger;
   auto fixed = static_cast<int64_t>(bytes);
-  for (const node::Member& member : ledger.members) {
+  for (const node::Member& member : ledger.used_members()) {
     if (node::is_alive(member)) {
       fixed += node::bytes_besides_blocks(member) + pager::kFloorBytes;
     }

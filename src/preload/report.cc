@@ -43,7 +43,7 @@ uint64_t total(const node::Ledger& ledger, Counter which) {
   const bool is_most =
       which == Counter::kSlotWaitNsPeak || which == Counter::kMessagesUnexpectedPeak || which == Counter::kIoWindowBytesPeak;
   uint64_t all = 0;
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (took_part(member)) {
       const uint64_t one = counter(member, which);
       all = !is_most ? all + one : std::max(one, all);
@@ -272,7 +272,7 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
   }
   out.print("},\n  \"ranks\": [\n");
   bool first = true;
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (took_part(member)) {
       out.print("%s", first ? "" : ",\n");
       write_member(out, member);
@@ -283,7 +283,7 @@ void write_json(Output& out, const node::Ledger& ledger, const char* host) {
 }
 
 bool has_rank_zero(const node::Ledger& ledger) {
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (took_part(member) && member.rank.load(std::memory_order_relaxed) == 0) {
       return true;
     }
@@ -292,7 +292,7 @@ bool has_rank_zero(const node::Ledger& ledger) {
 }
 
 bool has_ranks(const node::Ledger& ledger) {
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (took_part(member) && member.rank.load(std::memory_order_relaxed) >= 0) {
       return true;
     }
@@ -342,7 +342,7 @@ class Summary {
 void add_head(Summary& out, const node::Ledger& ledger, const char* host) {
   int members = 0;
   int died = 0;
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     members += took_part(member) ? 1 : 0;
     died += member.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(MemberState::kDied) ? 1 : 0;
   }
@@ -385,7 +385,7 @@ void add_storage(Summary& out, const node::Ledger& ledger) {
     return;
   }
   char engine[32] = "none";
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (took_part(member)) {
       base::choice_name("engine", static_cast<int>(member.engine.load(std::memory_order_relaxed)), engine, sizeof engine);
     }

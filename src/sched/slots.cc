@@ -35,7 +35,7 @@ void note_most(std::atomic<uint32_t>& most, uint32_t held) {
 bool fits(const Member& candidate) {
   int64_t room = ledger().budget;
   int64_t in_use = 0;
-  for (const Member& member : ledger().members) {
+  for (const Member& member : ledger().used_members()) {
     if (is_alive(member)) {
       room -= bytes_besides_blocks(member);
       const bool computes = &member != &candidate && member.slots.load(std::memory_order_relaxed) != 0;
@@ -54,7 +54,7 @@ uint32_t lent_slots() {
   }
   const uint64_t now = base::monotonic_ns();
   uint32_t lent = 0;
-  for (const Member& member : ledger().members) {
+  for (const Member& member : ledger().used_members()) {
     const uint64_t at = member.read_page_at_ns.load(std::memory_order_relaxed);
     if (is_alive(member) && member.wants_all.load(std::memory_order_relaxed) == 0 && at != 0 &&
         (at > now || now - at < kJumpsAboutNs)) {
@@ -77,7 +77,7 @@ bool is_ready(const Member& member, uint64_t now) {
 bool is_kept_for_another() {
   const uint64_t now = base::monotonic_ns();
   const uint64_t own = self().ready_since_ns.load(std::memory_order_relaxed);
-  for (const Member& member : ledger().members) {
+  for (const Member& member : ledger().used_members()) {
     const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
     if (&member == &self() || !is_ready(member, now) || since >= own || now < since + kOldFirstNs) {
       continue;
@@ -102,7 +102,7 @@ Member* next_ready(uint32_t free) {
   uint64_t oldest = UINT64_MAX;
   int64_t most = -1;
   const uint64_t now = base::monotonic_ns();
-  for (Member& member : ledger().members) {
+  for (Member& member : ledger().used_members()) {
     if (!is_ready(member, now) || !fits(member)) {
       continue;
     }
@@ -259,7 +259,7 @@ bool somebody_is_ready() { return next_ready(UINT32_MAX) != nullptr; }
 
 bool somebody_waits_for(uint64_t ns) {
   const uint64_t now = base::monotonic_ns();
-  for (const Member& member : ledger().members) {
+  for (const Member& member : ledger().used_members()) {
     if (is_ready(member, now) && member.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
       return true;
     }

@@ -41,7 +41,7 @@ bool is_counted(int ledger_file, pid_t process) {
   }
   const auto& ledger = *static_cast<const node::Ledger*>(place);
   bool found = false;
-  for (const node::Member& member : ledger.members) {
+  for (const node::Member& member : ledger.used_members()) {
     found =
         found || (member.pid.load(std::memory_order_relaxed) == process && member.counted.load(std::memory_order_acquire) == 1);
   }

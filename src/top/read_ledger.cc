@@ -74,7 +74,7 @@ int print(const Ledger& ledger) {
       ledger.lacks_room.load(std::memory_order_relaxed) != 0 ? "true" : "false", in_turns(ledger) ? "true" : "false",
       ledger.slots(), ledger.held_slots.load(std::memory_order_relaxed));
   int alive = 0;
-  for (const Member& member : ledger.members) {
+  for (const Member& member : ledger.used_members()) {
     if (headroom::node::state_of(member) != MemberState::kAlive) {
       continue;
     }

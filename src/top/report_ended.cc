@@ -20,7 +20,7 @@ using node::MemberState;
 constexpr uint64_t kPatienceNs = 2'000'000'000;
 
 bool another_lives(const Ledger& ledger, const Member& member) {
-  for (const Member& other : ledger.members) {
+  for (const Member& other : ledger.used_members()) {
     if (&other != &member && node::is_alive(other) && !base::has_ended(other.pid.load(std::memory_order_relaxed))) {
       return true;
     }
@@ -44,7 +44,7 @@ bool is_seen_to_by_others(const Ledger& ledger, const Member& member) {
 }  // namespace
 
 void report_ended(Ledger& ledger, int process) {
-  for (Member& member : ledger.members) {
+  for (Member& member : ledger.used_members()) {
     if (member.pid.load(std::memory_order_relaxed) != process || member.counted.load(std::memory_order_acquire) != 1 ||
         is_seen_to_by_others(ledger, member)) {
       continue;

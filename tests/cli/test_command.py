@@ -24,6 +24,7 @@ def test_help_has_every_setting_and_only_those():
         "memory",
         "storage",
         "slots",
+        "processes",
         "engine",
         "store",
         "store-direct",
@@ -102,10 +103,15 @@ def test_ranks_of_a_node_under_slurm(said, node, ranks, monkeypatch):
     for name, value in step.items():
         monkeypatch.setenv(name, value)
     assert launcher.ranks_on_node(step) == ranks
-    assert launcher.ranks_on_node(step | {"SLURM_NODEID": "3"}) == 1
+    assert launcher.ranks_on_node(step | {"SLURM_NODEID": "3"}) == 0
     assert launcher.ranks_on_node(step | {"MPI_LOCALNRANKS": "7"}) == 7
     monkeypatch.setenv("SLURM_STEP_ID", str(machine.FIRST_SPECIAL_STEP))  # a batch script is no rank
-    assert launcher.ranks_on_node(step) == 1
+    assert launcher.ranks_on_node(step) == 0
+
+
+@pytest.mark.parametrize(("environment", "processes"), [({}, 1), ({"PMI_RANK": "3", "MPI_LOCALNRANKS": "384"}, 480)])
+def test_there_is_room_for_ranks_and_what_they_start(environment, processes):
+    assert launcher.processes_on_node(environment) == processes
 
 
 def test_defaults(tmp_path):

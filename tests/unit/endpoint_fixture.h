@@ -50,6 +50,8 @@ class Endpoints : public ::testing::Test {
     ledger = static_cast<node::Ledger*>(
         mmap(nullptr, sizeof(node::Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     ledger->budget = kBudget;
+    ledger->places = node::kFewestPlaces;
+    node::note_used_places(*ledger, 2);
     ledger->free_bytes.store(kBudget);
     // Both see one mapping, and only the areas of these two: the thread sanitizer knows memory by its address, and has few.
     constexpr uint64_t kAlignment = 1 << 20;

@@ -106,24 +106,29 @@ TEST(Extents, MiddleOfAnAllocationCanBeFreed) {
 }
 
 TEST(Extents, PartitionsKeepOutOfTheGaps) {
-  uintptr_t end = 0;
-  for (int index = 0; index < node::kMaxMembers; ++index) {
-    const uintptr_t base = arena::partition_base(index);
-    EXPECT_GE(base, end) << index;
-    end = base + arena::kPartitionBytes;
-    EXPECT_EQ(arena::partition_at(base), index);
-    EXPECT_EQ(arena::partition_at(end - 1), index);
-    for (const arena::AddressGap& gap : arena::kAddressGaps) {
-      EXPECT_TRUE(end <= gap.begin || base >= gap.end) << index;
+  for (const int places : {node::kFewestPlaces, 2 * node::kFewestPlaces, node::kMaxMembers}) {
+    arena::lay_out_partitions(static_cast<uint32_t>(places));
+    EXPECT_EQ(arena::partition_bytes(), arena::kPartitionBytes * node::kFewestPlaces / static_cast<uint64_t>(places));
+    uintptr_t end = 0;
+    for (int index = 0; index < places; ++index) {
+      const uintptr_t base = arena::partition_base(index);
+      EXPECT_GE(base, end) << index;
+      end = base + arena::partition_bytes();
+      EXPECT_EQ(arena::partition_at(base), index);
+      EXPECT_EQ(arena::partition_at(end - 1), index);
+      for (const arena::AddressGap& gap : arena::kAddressGaps) {
+        EXPECT_TRUE(end <= gap.begin || base >= gap.end) << index;
+      }
     }
+    for (const arena::AddressGap& gap : arena::kAddressGaps) {
+      EXPECT_EQ(arena::partition_at(gap.begin), -1);
+      EXPECT_EQ(arena::partition_at(gap.end - 1), -1);
+    }
+    EXPECT_EQ(arena::partition_at(arena::partition_base(0) - 1), -1);
+    EXPECT_EQ(arena::partition_at(end), -1);
+    EXPECT_EQ(arena::partition_at(UINTPTR_MAX), -1);
   }
-  for (const arena::AddressGap& gap : arena::kAddressGaps) {
-    EXPECT_EQ(arena::partition_at(gap.begin), -1);
-    EXPECT_EQ(arena::partition_at(gap.end - 1), -1);
-  }
-  EXPECT_EQ(arena::partition_at(arena::partition_base(0) - 1), -1);
-  EXPECT_EQ(arena::partition_at(end), -1);
-  EXPECT_EQ(arena::partition_at(UINTPTR_MAX), -1);
+  arena::lay_out_partitions(node::kFewestPlaces);
 }
 
 TEST(Extents, AddressesThatAreGivenUpAreOthers) {

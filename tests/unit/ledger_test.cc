@@ -22,6 +22,7 @@ std::unique_ptr<Ledger> make_ledger(int64_t budget) {
 }
 
 Member& alive(Ledger& ledger, int index) {
+  note_used_places(ledger, static_cast<uint32_t>(index) + 1);
   ledger.members[index].state.store(static_cast<uint32_t>(MemberState::kAlive));
   return ledger.members[index];
 }

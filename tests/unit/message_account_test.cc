@@ -17,7 +17,7 @@ constexpr int64_t kBudget = 192 << 20;
 /// Of both ranks, outside the arena and without what is reserved for messages.
 int64_t other_bytes() {
   int64_t sum = 0;
-  for (const node::Member& member : pager::session().ledger->members) {
+  for (const node::Member& member : pager::session().ledger->used_members()) {
     sum += is_alive(member) ? member.other_bytes.load() : 0;
   }
   return sum;
@@ -32,7 +32,7 @@ void must(bool is_right, const char* what) {
 
 int64_t sum_over_ranks(std::atomic<int64_t> node::Member::* bytes) {
   int64_t sum = 0;
-  for (const node::Member& member : pager::session().ledger->members) {
+  for (const node::Member& member : pager::session().ledger->used_members()) {
     sum += is_alive(member) ? (member.*bytes).load() : 0;
   }
   return sum;

@@ -124,6 +124,8 @@ class TwoNodes : public ::testing::Test {
       node.ledger = static_cast<node::Ledger*>(
           mmap(nullptr, sizeof(node::Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
       node.ledger->budget = kBudget;
+      node.ledger->places = node::kFewestPlaces;
+      node::note_used_places(*node.ledger, 1);
       node.ledger->free_bytes.store(kBudget);
       constexpr uint64_t kAlignment = 1 << 20;
       void* const place = mmap(nullptr, kAreaBytes + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

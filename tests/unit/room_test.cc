@@ -30,6 +30,7 @@ uint64_t now_ns() {
 class OtherRank {
  public:
   explicit OtherRank(bool is_stopped) : member_(session().ledger->members[kOther]) {
+    node::note_used_places(*session().ledger, kOther + 1);
     member_.pid.store(getpid());
     member_.rank.store(kOther);
     member_.reserved_bytes.store(20 << 20);

@@ -70,6 +70,7 @@ class SessionOfOne : public ::testing::Test {
 
   /// A member whose process has joined as others do.
   Member& add(int index, pid_t process) {
+    note_used_places(*session.ledger, static_cast<uint32_t>(index) + 1);
     Member& member = session.ledger->members[index];
     member.pid.store(process);
     session.ledger->alive.fetch_add(1);
@@ -116,6 +117,40 @@ TEST_F(SessionOfOne, ClaimsOfWhoLeftInTheMiddleOfOneAreFound) {
   }
   EXPECT_TRUE(check_invariants(ledger));
   EXPECT_EQ(ledger.free_bytes.load(), ledger.budget);
+}
+
+TEST_F(SessionOfOne, WhoFindsNoPlaceDoesNotJoinAndAPlaceThatIsFreeAgainIsTaken) {
+  const auto places = static_cast<int>(session.ledger->places);
+  EXPECT_EQ(places, kFewestPlaces);
+  EXPECT_EQ(session.ledger->used_members().size(), 1U);
+  for (int index = 1; index < places; ++index) {
+    (void)add(index, getppid());
+  }
+  std::atomic<bool> serves = true;
+  std::thread server([&] {
+    while (serves.load()) {
+      serve_newcomer(session);
+    }
+  });
+  for (const bool is_free : {false, true}) {
+    if (is_free) {
+      Member& member = session.ledger->members[7];
+      member.state.store(in_state(member.state.load(), MemberState::kLeft));
+    }
+    const pid_t newcomer = fork();
+    if (newcomer == 0) {
+      forget_session_in_child(session);
+      Session its;
+      const bool has_joined = join_session(its) == base::Status::kOk;
+      _exit(has_joined && its.index == 7 ? 7 : has_joined ? 1 : 2);
+    }
+    int status = 0;
+    waitpid(newcomer, &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), is_free ? 7 : 2);
+  }
+  serves.store(false);
+  server.join();
+  EXPECT_EQ(session.ledger->used_members().size(), session.ledger->places);
 }
 
 TEST_F(SessionOfOne, WhoIsKilledWhileItRetiresAnotherOneLeavesNothingUndone) {
@@ -184,7 +219,7 @@ TEST_F(SessionOfOne, WhoHasEndedUnseenIsNotedByWhoLeaves) {
 
 TEST_F(SessionOfOne, WhoTakesThePlaceOfOneThatHasLeftIsNotTakenForIt) {
   // So many are told of an end that there is time to take the place meanwhile.
-  for (int index = 2; index < kMaxMembers; ++index) {
+  for (int index = 2; index < static_cast<int>(session.ledger->places); ++index) {
     (void)add(index, 0);
   }
   for (int round = 0; round < 20; ++round) {

@@ -153,8 +153,8 @@ TEST_F(WindowsOfRanks, EverybodyWhoWaitsForALockIsRung) {
   start(1, "1G", "auto", [](Rank& rank) {
     (void)rank.make_window(arena::kPageBytes);
     WindowControl& control = rank.control(0);
-    const int waiting[] = {1, 63, 64, 130, node::kMaxMembers - 1};
-    for (int member = 0; member < node::kMaxMembers; ++member) {
+    const int waiting[] = {1, 63, 64, 130, node::kFewestPlaces - 1};
+    for (int member = 0; member < node::kFewestPlaces; ++member) {
       endpoint().root_of(member).sleeping.store(1);
     }
     (void)try_lock(control, true);
@@ -162,7 +162,7 @@ TEST_F(WindowsOfRanks, EverybodyWhoWaitsForALockIsRung) {
       (void)lock_or_mark(control, false, member);
     }
     unlock(endpoint(), control, true);
-    for (int member = 0; member < node::kMaxMembers; ++member) {
+    for (int member = 0; member < node::kFewestPlaces; ++member) {
       const bool waits = std::find(std::begin(waiting), std::end(waiting), member) != std::end(waiting);
       if (endpoint().root_of(member).bell.load() != (waits ? 1U : 0U)) {
         _exit(test::kWrong);
