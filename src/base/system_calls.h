@@ -13,6 +13,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace headroom::base {
 
 #if defined(__x86_64__)
@@ -80,6 +84,11 @@ inline void futex_wake(const void* word, int count, bool shared) {
   (void)system_call(SYS_futex, word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), count, nullptr, nullptr, 0);
 }
 
+#if defined(__SANITIZE_THREAD__)
+// The kernel may give the next thread addresses that this one has given back, in an order that the sanitizer does not see.
+inline char addresses_passed_on;
+#endif
+
 /// Zeroed private memory for tables, populated as it is used; nullptr if the addresses cannot be had. Not through mmap(), which
 /// Headroom interposes. Left out of core dumps, which would be as large as the addresses, and without huge pages, which would
 /// populate what is not used.
@@ -94,12 +103,18 @@ inline void* reserve_memory(uint64_t bytes) {
   constexpr int kNoHugePages = 15;
   (void)system_call(SYS_madvise, place, bytes, kDontDump);
   (void)system_call(SYS_madvise, place, bytes, kNoHugePages);
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire(&addresses_passed_on);
+#endif
   return reinterpret_cast<void*>(place);
 }
 
 /// Ends what reserve_memory() gave; nothing if that was nullptr.
 inline void give_back_memory(void* memory, uint64_t bytes) {
   if (memory != nullptr) {
+#if defined(__SANITIZE_THREAD__)
+    __tsan_release(&addresses_passed_on);
+#endif
     (void)system_call(SYS_munmap, memory, bytes);
   }
 }

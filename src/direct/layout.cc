@@ -20,7 +20,7 @@ uint64_t layout_bytes(uint64_t runs) { return sizeof(Layout) + runs * sizeof(Run
 
 void LayoutBuilder::drop() {
   if (runs_ != nullptr) {
-    (void)base::system_call(SYS_munmap, runs_, room_ * sizeof(Run));
+    base::give_back_memory(runs_, room_ * sizeof(Run));
     runs_ = nullptr;
   }
 }
@@ -72,7 +72,7 @@ void LayoutBuilder::add(int64_t offset, uint64_t bytes, uint64_t count, int64_t 
     }
     if (runs_ != nullptr) {
       memcpy(bigger, runs_, count_ * sizeof(Run));
-      (void)base::system_call(SYS_munmap, runs_, room_ * sizeof(Run));
+      base::give_back_memory(runs_, room_ * sizeof(Run));
     }
     runs_ = bigger;
     room_ = room;

@@ -132,7 +132,7 @@ class Index {
 
   void drop(Bucket* buckets, uint64_t room) {
     if (buckets != nullptr && buckets != first_buckets_) {
-      (void)base::system_call(SYS_munmap, buckets, room * sizeof(Bucket));
+      base::give_back_memory(buckets, room * sizeof(Bucket));
     }
   }
 

@@ -72,7 +72,7 @@ class TextsOutside {
   ~TextsOutside() {
     if (copy_ != nullptr) {
       const int saved_errno = errno;
-      (void)base::system_call(SYS_munmap, copy_, bytes_);
+      base::give_back_memory(copy_, bytes_);
       errno = saved_errno;
     }
   }
@@ -161,7 +161,7 @@ class Execution {
   ~Execution() {
     if (words_ != nullptr) {
       const int saved_errno = errno;
-      (void)base::system_call(SYS_munmap, words_, bytes_of_words());
+      base::give_back_memory(words_, bytes_of_words());
       errno = saved_errno;
     }
   }

@@ -90,8 +90,8 @@ void forget(Child& child, bool disarm = true) {
   base::close_own(child.lifeline);
   base::close_own(child.lifeline_read);
   base::close_own(child.fault_descriptor);
-  (void)system_call(SYS_munmap, child.given, bitmap_bytes(child.blocks));
-  (void)system_call(SYS_munmap, child.zero, bitmap_bytes(child.blocks));
+  base::give_back_memory(child.given, bitmap_bytes(child.blocks));
+  base::give_back_memory(child.zero, bitmap_bytes(child.blocks));
   child = Child{};
   living_children.fetch_sub(1, std::memory_order_release);
 }

@@ -116,8 +116,8 @@ bool read_all(int socket, void* bytes, uint64_t count) {
 
 void drop_held_copies() {
   if (held_copies.memory != nullptr) {
-    (void)system_call(SYS_munmap, held_copies.memory, held_copies.room * kBlockBytes);
-    (void)system_call(SYS_munmap, held_copies.blocks, held_copies.room * sizeof(uint64_t));
+    base::give_back_memory(held_copies.memory, held_copies.room * kBlockBytes);
+    base::give_back_memory(held_copies.blocks, held_copies.room * sizeof(uint64_t));
   }
   held_copies = {};
 }
