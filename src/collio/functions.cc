@@ -102,6 +102,15 @@ void count_passed(IoPassedFor why) {
   }
 }
 
+void say_refused(const char* why) {
+  if (pager::session().ledger->told_of_withheld_views.exchange(1, std::memory_order_relaxed) == 0) {
+    base::log_warning(
+        "a call on a file is refused: %s, and the MPI library was not given the file's view, since it has so many pieces that "
+        "it would take much memory; set the hint headroom_view=now in MPI_File_set_view",
+        why);
+  }
+}
+
 }  // namespace
 
 IoFunctions io_functions() {
@@ -109,6 +118,7 @@ IoFunctions io_functions() {
   functions.add_run = add_run;
   functions.add_elements = add_elements;
   functions.end_pattern = end_pattern;
+  functions.pieces_of = pieces_of;
   functions.clear = clear;
   functions.describe = describe;
   functions.bytes_before = before;
@@ -141,6 +151,14 @@ IoFunctions io_functions() {
   functions.is_wanted = [] { return base::settings().collective_io == base::CollectiveIoChoice::kAuto; };
   functions.count = count_call;
   functions.count_passed = count_passed;
+  functions.count_withheld = [] { trace::count(trace::Counter::kIoViewsWithheld); };
+  functions.count_given = [] { trace::count(trace::Counter::kIoViewsGiven); };
+  functions.count_alone = [](int64_t bytes) {
+    trace::count(trace::Counter::kIoAlone);
+    trace::count(trace::Counter::kIoAloneBytes, static_cast<uint64_t>(bytes));
+  };
+  functions.say_no_shared = [] { say_refused("it goes by the position that ranks share"); };
+  functions.say_not_alone = [] { say_refused("its datatype is too large and strange to be taken apart"); };
   functions.say_no_memory = [] {
     base::log_error("no memory for a collective call on a file, whose other ranks would wait: the job ends");
   };

@@ -31,6 +31,7 @@ struct IoFunctions {
   void (*add_run)(Pattern& into, int64_t offset, int64_t bytes);
   void (*add_elements)(Pattern& into, const Pattern& element, int64_t offset, int64_t count, int64_t stride);
   bool (*end_pattern)(Pattern& pattern, int64_t extent);
+  int64_t (*pieces_of)(const Pattern& pattern);
   void (*clear)(Pattern& pattern);
   /// Fills in the nest or the flag, where the access begins, and where it ends. `origin`: of the view; `extent`: of its tile.
   /// False if no access to that can be described.
@@ -55,6 +56,11 @@ struct IoFunctions {
   bool (*is_wanted)();  // --collective-io
   void (*count)(const IoSummary& call);
   void (*count_passed)(IoPassedFor why);
+  void (*count_withheld)();                                  // a view, from the library
+  void (*count_given)();                                     // one that was withheld before
+  void (*count_alone)(int64_t bytes);                        // a call of one rank, on such a file
+  void (*say_no_shared)();                                   // calls by the shared position are refused there
+  void (*say_not_alone)();                                   // and those whose datatypes cannot be taken apart
   void (*say_no_memory)();                                   // before the job is ended for that
   void (*say_not_posix)(const char* path, IoPassedFor why);  // although a hint demands it
 };

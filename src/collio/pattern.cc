@@ -73,6 +73,17 @@ bool end_pattern(Pattern& pattern, int64_t extent) {
 
 int64_t bytes_of(const Pattern& pattern) { return pattern.list != nullptr ? pattern.list->bytes() : bytes_of(pattern.nest); }
 
+int64_t pieces_of(const Pattern& pattern) {
+  if (pattern.list != nullptr) {
+    return pattern.list->pieces();
+  }
+  int64_t pieces = 1;
+  for (int64_t level = 0; level < pattern.nest.levels; ++level) {
+    pieces *= pattern.nest.level[level].count;  // no more than it has bytes
+  }
+  return pieces;
+}
+
 void clear(Pattern& pattern) {
   if (pattern.list != nullptr) {
     pattern.list->~PieceList();

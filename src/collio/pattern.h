@@ -24,6 +24,8 @@ void add_elements(Pattern& into, const Pattern& element, int64_t offset, int64_t
 /// After the last one: whether it can be the pattern of a file view, elements `extent` apart. It goes forwards, no byte twice.
 bool end_pattern(Pattern& pattern, int64_t extent);
 int64_t bytes_of(const Pattern& pattern);
+/// How many pieces it has.
+int64_t pieces_of(const Pattern& pattern);
 /// Makes it empty, and gives its memory back.
 void clear(Pattern& pattern);
 

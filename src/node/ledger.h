@@ -241,6 +241,7 @@ struct Ledger {
   std::atomic<uint32_t> told_of_full_storage;
   std::atomic<uint32_t> told_of_static_data;
   std::atomic<uint32_t> told_of_pins;
+  std::atomic<uint32_t> told_of_withheld_views;
   ReadTime read_page;
   ReadTime read_block;
   ReadTime read_transfer;  // of 1 MiB

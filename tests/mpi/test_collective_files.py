@@ -159,3 +159,39 @@ def test_results_are_the_librarys(mpi, tmp_path):
     plain = plain_run([*mpi.command(3), program, theirs, 2, 64])
     assert run.output == plain.stdout == "right\n"
     assert ours.read_bytes() == theirs.read_bytes()
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("calls", ["together", "alone"])
+def test_random_views_that_the_library_does_not_have(mpi, calls, nodes, tmp_path):
+    """On no rank, if one would rather keep its view; calls of one rank walk the views, too."""
+    alone = ("alone=1",) if calls == "alone" else ()
+    run = random_views(mpi, tmp_path, 4, nodes, 7, 40, *alone, "first:headroom_view=late", memory="1G")
+    assert run.total("io_views_withheld") == 40 * 4 and run.total("io_views_given") == 0
+    assert run.total("io_alone") == (2 * 40 * 4 if alone else 0)
+    assert run.total("io_writes") == run.total("io_reads") == (0 if alone else 40 * 4)
+    assert passed(run) == set()
+
+
+def test_random_views_that_the_library_does_not_have_while_memory_is_short(mpi, engine, tmp_path):
+    hints = ("pressure=40", "alone=1", "headroom_view=late")
+    run = random_views(mpi, tmp_path, 4, 1, 9, 12, *hints, memory="96M", engine=engine)
+    assert run.engines() == {engine}
+    assert run.total("io_alone") == 2 * 12 * 4
+    run.assert_paged(4 * 40 * MIB, 96 * MIB)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("hint", ["", "headroom_view=now"])
+def test_a_view_of_many_pieces_takes_no_memory(mpi, hint, nodes, tmp_path):
+    """Everything that depends on the view goes on; what is the library's gets it first."""
+    program = compile_program(mpi, "withheld_views.c")
+    before = [*mpi.command(3), *(on_nodes(nodes) if nodes > 1 else [])]
+    run = headroom_run([program, tmp_path / "file", 500_000, *[hint] * bool(hint)], tmp_path, before=before, memory="1G")
+    assert run.status == 0, run.errors + run.output
+    kib, shared = re.fullmatch(r"grew by (\d+) KiB; shared position (\w+); right\n", run.output).groups()
+    assert int(kib) > 4096 if hint else int(kib) < 1024
+    assert (shared, run.total("io_views_withheld")) == (("works", 0) if hint else ("refused", 9))
+    assert run.total("io_views_given") == (0 if hint else 9)
+    assert (run.total("io_alone") > 0) == (not hint)
+    assert ("headroom_view=now" in run.errors) == (not hint)

@@ -1,10 +1,11 @@
 // Collective access to a file by views and memory types drawn by chance, checked byte by byte.
 //
-//   collective_files FILE SEED ROUNDS [pressure=MIB] [hint=value ...]
+//   collective_files FILE SEED ROUNDS [pressure=MIB] [alone=1] [[first:]hint=value ...]
 //
 // Where each element goes is computed by hand beside the datatypes. After each collective write the ranks look by pread()
 // whether their own are there, and rank 0 whether what nobody wrote is as before; then all is read back by another call into
-// another memory type. Prints "right" with what was done, or what is wrong.
+// another memory type. alone: by calls that each rank makes for itself. first: a hint of rank 0 alone. Prints "right" with what
+// was done, or what is wrong.
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@ enum { MOST = 40000, SLOTS = 60000 };
 static int rank, size;
 static int file_descriptor;
 static long wrong;
+static int alone;
 static long pressure;  // so many bytes of an array push out, between calls, what the calls access
 static char* array;
 
@@ -155,9 +157,27 @@ static void check_status(MPI_Status* status, int expected, const char* what, int
   if (count != expected) fail(what, round, count);
 }
 
+static void access_alone(MPI_File file, int writes, int way, MPI_Offset offset, void* buffer, int count, MPI_Datatype type,
+                         MPI_Status* status) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (way == 0 && writes) MPI_File_write(file, buffer, count, type, status);
+  if (way == 0 && !writes) MPI_File_read(file, buffer, count, type, status);
+  if (way == 1 && writes) MPI_File_write_at(file, offset, buffer, count, type, status);
+  if (way == 1 && !writes) MPI_File_read_at(file, offset, buffer, count, type, status);
+  if (way == 2 && writes) MPI_File_iwrite(file, buffer, count, type, &request);
+  if (way == 2 && !writes) MPI_File_iread(file, buffer, count, type, &request);
+  if (way == 3 && writes) MPI_File_iwrite_at(file, offset, buffer, count, type, &request);
+  if (way == 3 && !writes) MPI_File_iread_at(file, offset, buffer, count, type, &request);
+  if (way >= 2) MPI_Wait(&request, status);
+}
+
 static void access_file(MPI_File file, int writes, int way, MPI_Offset offset, void* buffer, int count, MPI_Datatype type,
                         MPI_Status* status) {
   if (way != 1 && way != 3) MPI_File_seek(file, offset, MPI_SEEK_SET);
+  if (alone) {
+    access_alone(file, writes, way, offset, buffer, count, type, status);
+    return;
+  }
   if (way == 0 && writes) MPI_File_write_all(file, buffer, count, type, status);
   if (way == 0 && !writes) MPI_File_read_all(file, buffer, count, type, status);
   if (way == 1 && writes) MPI_File_write_at_all(file, offset, buffer, count, type, status);
@@ -287,7 +307,12 @@ int main(int count, char** arguments) {
       array = malloc((size_t)pressure);
       continue;
     }
-    MPI_Info_set(info, arguments[each], value + 1);
+    if (!strcmp(arguments[each], "alone")) {
+      alone = 1;
+      continue;
+    }
+    const int is_of_first = !strncmp(arguments[each], "first:", 6);
+    if (!is_of_first || rank == 0) MPI_Info_set(info, arguments[each] + (is_of_first ? 6 : 0), value + 1);
   }
   MPI_File file;
   int error = MPI_File_open(MPI_COMM_WORLD, arguments[1], MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file);

@@ -66,6 +66,10 @@ GROUPS = {
         "io_windows_read_first",
         "io_windows_dropped",
         "io_errors",
+        "io_views_withheld",
+        "io_views_given",
+        "io_alone",
+        "io_alone_bytes",
     ),
     "Left to the MPI library": (*PASSED, *PASSED_COLLECTIVES, "windows_passed", *PASSED_FILES),
     "Waiting": (

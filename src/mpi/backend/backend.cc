@@ -307,6 +307,11 @@ bool takes_nonblocking_form(MPI_Comm comm) {
 
 #include "collectives.inc"
 #include "windows.inc"
+
+// Of file_views.inc, which calls functions that are made below.
+int give_view_of(MPI_File handle);
+bool refuses_shared(MPI_File handle);
+
 #include "wrappers.inc"
 
 bool library_spins() {
@@ -453,7 +458,11 @@ int wrap_Abort(MPI_Comm comm, int errorcode) {
 
 #include "files.inc"
 
+#include "file_views.inc"
+
 #include "file_calls.inc"
+
+#include "file_alone.inc"
 
 template <int kProfiled>
 int wrap_Alloc_mem(MPI_Aint size, MPI_Info info, void* baseptr) {
