@@ -75,7 +75,7 @@ def processes_on_node(environment: dict[str, str]) -> int:
     """For how many processes of a job there is to be room on this node, since ranks may start others. Where a launcher does not
     say how many ranks there are, there may be one for each processor."""
     is_launched = any(name in environment for name in RANKS)
-    ranks = ranks_on_node(environment) or (len(os.sched_getaffinity(0)) if is_launched else 1)
+    ranks = ranks_on_node(environment) or ((os.cpu_count() or 1) if is_launched else 1)
     return ranks + ranks // 4
 
 

@@ -236,6 +236,12 @@ def find_program(name: str) -> str:
     sys.exit(status)  # a shell's
 
 
+def places(asked: int) -> int:
+    """For how many processes there is to be room; what an outer run has found says nothing of the ranks of an inner one."""
+    found = launcher.processes_on_node(os.environ)
+    return max(asked or 0, found) if "HEADROOM_ACTIVE" in os.environ else asked or found
+
+
 def become(program: list[str], values: dict) -> None:
     """Replaces this process by the supervisor of the program, which has the library preloaded."""
     check_page_size()
@@ -251,8 +257,7 @@ def become(program: list[str], values: dict) -> None:
     values |= {"memory": choose_memory(values["memory"]), "storage": choose_storage(values["storage"])}
     if values["trace"] and launcher.is_first_rank(os.environ):
         note_command(values["trace"], program, values)
-    processes = values["processes"] or launcher.processes_on_node(os.environ)
-    environment = dict(os.environ) | settings.to_environment(values | {"processes": processes})
+    environment = dict(os.environ) | settings.to_environment(values | {"processes": places(values["processes"])})
 
     if "HEADROOM_JOB" not in environment or "HEADROOM_ACTIVE" in os.environ:  # what an outer run set does not count
         environment["HEADROOM_JOB"] = machine.job_name()

@@ -132,6 +132,8 @@ bool try_join(Session& session) {
   return false;
 }
 
+bool is_crowded(const Ledger& ledger) { return ledger.alive.load(std::memory_order_acquire) > ledger.cores(); }
+
 bool take_member_slot(Session& session) {
   // Members that left keep their counters for the report; their places are taken again only when no fresh one is left.
   const MemberState reusable[] = {MemberState::kEmpty, MemberState::kLeft, MemberState::kDied};
@@ -267,13 +269,18 @@ Status join_session(Session& session) {
     counter.store(0, std::memory_order_relaxed);
   }
   read_executable_name(self.executable, sizeof self.executable);
+  const bool was_crowded = is_crowded(*session.ledger);
   add_cores(*session.ledger);
   put_on(*session.ledger, self);
   session.ledger->joined.fetch_add(1, std::memory_order_acq_rel);
   // release: whoever sees it sees whose place it is now, and does not take it for its predecessor, who has died.
   (void)move_state(self, MemberState::kJoining, MemberState::kAlive);
   choose_watched(session);
-  ring_watcher(session);  // whoever watched our successor should now watch us
+  if (is_crowded(*session.ledger) != was_crowded) {
+    ring_everybody(session);  // they wait in another way now
+  } else {
+    ring_watcher(session);  // whoever watched our successor should now watch us
+  }
   leave_ledger_with_supervisor();
   return Status::kOk;
 }
@@ -313,6 +320,7 @@ Leaving leave_session(Session& session) {
 void return_to_session(Session& session) {
   if (move_state(*session.self, MemberState::kLeaving, MemberState::kAlive)) {
     put_on(*session.ledger, *session.self);
+    ring(session, session.index);  // there may be another one to watch
   }
 }
 

@@ -127,9 +127,13 @@ void ring_watcher(const Session& session) {
   const auto places = static_cast<int>(session.ledger->used_members().size());
   for (int step = 1; step < places; ++step) {
     const int index = (session.index + places - step) % places;
-    if (is_alive(session.ledger->members[index])) {
+    const Member& member = session.ledger->members[index];
+    if (is_alive(member)) {
       ring(session, index);
       return;
+    }
+    if (state_of(member) == MemberState::kLeaving && member.replacing.load(std::memory_order_relaxed) != 0) {
+      ring(session, index);  // it may be another program by now, which is noticed so
     }
   }
 }

@@ -41,11 +41,12 @@ bool is_counted(int ledger_file, pid_t process) {
   }
   const auto& ledger = *static_cast<const node::Ledger*>(place);
   bool found = false;
-  for (const node::Member& member : ledger.used_members()) {
-    found =
-        found || (member.pid.load(std::memory_order_relaxed) == process && member.counted.load(std::memory_order_acquire) == 1);
+  if (node::is_of_this_version(ledger)) {
+    for (const node::Member& member : ledger.used_members()) {
+      found = found ||
+              (member.pid.load(std::memory_order_relaxed) == process && member.counted.load(std::memory_order_acquire) == 1);
+    }
   }
-  found = found && node::is_of_this_version(ledger);
   munmap(place, sizeof(node::Ledger));
   return found;
 }
