@@ -547,6 +547,7 @@ void Aggregator::write(Window& window) {
     job.end = job.covered->last();
     const int64_t stretches = job.covered->stretches();
     job.fills_holes = call_->fills_holes && stretches > 1 && (job.end - job.begin) / stretches < kLongStretch;
+    job.locks_stretches = !call_->fills_holes;
     job.covered = stretches > 1 ? job.covered : nullptr;
     outcome_.rounds_read_first += job.fills_holes ? 1 : 0;
   }

@@ -26,7 +26,7 @@ struct CallDescription {
   direct::Content user = {};  // this rank's memory
   ViewOfPieces view;          // where this rank's opening says kIsList
   FileAccess file;
-  bool fills_holes = true;  // short ones: no rank writes there meanwhile
+  bool fills_holes = true;  // short ones: no rank writes there meanwhile; else pieces are written one by one, under a lock
   bool drops_pages = true;  // of the file, where they would not fit beside the windows
   int64_t most_window = kLargestWindow;
   Messages messages = {};

@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "base/system_calls.h"
 
@@ -16,6 +19,7 @@ using base::system_call;
 
 constexpr int64_t kGpfs = 0x47504653;  // not in the kernel's headers
 constexpr int64_t kBeeGfs = 0x19830326;
+constexpr int64_t kLustre = 0x0bd00bd0;
 constexpr int64_t kZfs = 0x2fc12fc1;
 
 // Through the C library's names, which are Headroom's: memory of the program's may be on storage, and must be there meanwhile.
@@ -75,7 +79,17 @@ void unlock(const FileAccess& file, int64_t position, int64_t bytes) { set_lock(
 
 }  // namespace
 
-FileAccess posix_file(int descriptor) { return {read_all, write_all, push, drop, lock, unlock, descriptor}; }
+FileAccess posix_file(int descriptor) {
+  FileAccess file = {};
+  file.read = read_all;
+  file.write = write_all;
+  file.push = push;
+  file.drop = drop;
+  file.lock = lock;
+  file.unlock = unlock;
+  file.descriptor = descriptor;
+  return file;
+}
 
 FileSystem file_system_of(int descriptor, int64_t& block_bytes) {
   struct statfs64 about = {};
@@ -97,6 +111,13 @@ FileSystem file_system_of(int descriptor, int64_t& block_bytes) {
     case kGpfs:
     case kBeeGfs:
       return FileSystem::kParallel;
+    case kLustre: {
+      struct stat status = {};
+      if (fstat(descriptor, &status) == 0) {
+        block_bytes = std::max<int64_t>(block_bytes, status.st_blksize);
+      }
+      return FileSystem::kParallel;
+    }
     default:
       return FileSystem::kOther;
   }

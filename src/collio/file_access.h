@@ -21,6 +21,8 @@ struct FileAccess {
   void (*lock)(const FileAccess& file, int64_t position, int64_t bytes);
   void (*unlock)(const FileAccess& file, int64_t position, int64_t bytes);
   int descriptor = -1;
+  void* context = nullptr;      // of functions that need no descriptor
+  bool wants_its_rank = false;  // only the thread that makes the call may use them
 };
 
 /// The system calls.
@@ -28,9 +30,9 @@ FileAccess posix_file(int descriptor);
 
 enum class FileSystem { kLocal, kMemory, kParallel, kOther };
 
-/// What kind of file system an open file lies in, and the size of its blocks in bytes. kLocal: the node's own, with a page
-/// cache; kMemory: tmpfs; kParallel: of several nodes, and coherent (GPFS, BeeGFS); kOther: to be left to the MPI library,
-/// which may know it.
+/// What kind of file system an open file lies in, and the size of its blocks (stripes, on Lustre) in bytes. kLocal: the node's
+/// own, with a page cache; kMemory: tmpfs; kParallel: of several nodes, and coherent (GPFS, BeeGFS, Lustre); kOther: to be read
+/// and written by the MPI library, which may know it.
 FileSystem file_system_of(int descriptor, int64_t& block_bytes);
 
 }  // namespace headroom::collio

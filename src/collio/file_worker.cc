@@ -99,10 +99,17 @@ int fill_holes(const FileJob& job) {
 }
 
 int write_window(const FileJob& job) {
-  if (job.covered != nullptr && !job.fills_holes) {
-    return write_stretches(job);
-  }
   const int64_t bytes = job.end - job.begin;
+  if (job.covered != nullptr && !job.fills_holes) {
+    if (job.locks_stretches) {
+      job.file.lock(job.file, job.begin, bytes);
+    }
+    const int error = write_stretches(job);
+    if (job.locks_stretches) {
+      job.file.unlock(job.file, job.begin, bytes);
+    }
+    return error;
+  }
   if (job.covered == nullptr) {
     return job.file.write(job.file, job.memory, bytes, job.begin);
   }
@@ -137,6 +144,11 @@ void do_job(FileJob& job) {
 void submit(FileJob& job) {
   job.done.store(0, std::memory_order_relaxed);
   job.next = nullptr;
+  if (job.file.wants_its_rank) {
+    do_job(job);
+    finish(job);
+    return;
+  }
   Queue& jobs = queue();
   {
     const base::LockHolder lock(jobs.lock);

@@ -1,7 +1,8 @@
 // Reading and writing windows beside the exchange: a thread of Headroom's own does the jobs of this process in order, while the
 // rank fills or empties the other window.
 //
-// The thread begins with the first job and stays. Where none can be had, a job is done at once by who submits it.
+// The thread begins with the first job and stays. Where none can be had, or only the rank's own may use the file, a job is done
+// at once by who submits it.
 #pragma once
 
 #include <atomic>
@@ -22,6 +23,7 @@ struct FileJob {
   int64_t end = 0;
   const Coverage* covered = nullptr;  // what somebody writes; nullptr: all of it
   bool fills_holes = false;           // what nobody writes is read first, and all is written at once; else stretch by stretch
+  bool locks_stretches = false;       // others may fill holes there
   char* scratch = nullptr;            // for that, of kScratchBytes
   bool push = false;                  // begin to write the pages to the disk,
   int64_t drop_begin = 0;             // and wait for these, and take them out of the page cache

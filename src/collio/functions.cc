@@ -66,6 +66,7 @@ void count_call(const IoSummary& call) {
   trace::count(call.writes ? Counter::kIoWritesBytes : Counter::kIoReadsBytes, static_cast<uint64_t>(call.bytes));
   trace::count(Counter::kIoApart, call.apart ? 1 : 0);
   trace::count(Counter::kIoAggregated, call.aggregated ? 1 : 0);
+  trace::count(Counter::kIoByLibrary, call.by_library ? 1 : 0);
   trace::count(Counter::kIoWindows, static_cast<uint64_t>(call.outcome.windows));
   trace::count(Counter::kIoWindowsReadFirst, static_cast<uint64_t>(call.outcome.rounds_read_first));
   trace::count(Counter::kIoWindowsDropped, static_cast<uint64_t>(call.outcome.windows_dropped));

@@ -23,7 +23,8 @@ struct IoSummary {
   bool writes;
   bool apart;  // each rank did its own
   bool aggregated;
-  int64_t bytes;  // of this rank's access
+  bool by_library;  // it read or wrote the file
+  int64_t bytes;    // of this rank's access
   Outcome outcome;
 };
 

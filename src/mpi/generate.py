@@ -139,7 +139,11 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
     if function.kind == "needs-view":
         lines += ["  if (const int error = give_view_of(fh); error != MPI_SUCCESS) {", "    return error;", "  }"]
     if function.kind == "shared-file":
-        lines += ["  if (refuses_shared(fh)) {", "    return MPI_ERR_UNSUPPORTED_OPERATION;", "  }"]
+        lines += [
+            f"  if (refuses_shared(fh, {function.argument_names[-1]})) {{",
+            "    return MPI_ERR_UNSUPPORTED_OPERATION;",
+            "  }",
+        ]
     lines.append("  const InsideLibrary inside;")
     if function.kind in ("collective", "reduction"):
         lines += collective_body(function, known)
@@ -219,8 +223,20 @@ def used_by_hand(functions: list[Function]) -> set[str]:
     wanted |= {"Dist_graph_neighbors_count", "Dist_graph_neighbors", "Group_incl", "Comm_set_errhandler", "Type_size_x"}
     wanted |= {"Status_set_elements_x", "Status_set_cancelled", "Recv_init", "Get_count", "Test_cancelled", "Query_thread"}
     wanted |= {"Win_call_errhandler", "Win_get_group", "Win_set_errhandler", "Win_get_errhandler", "Type_get_contents_c"}
-    wanted |= {f"File_{what}" for what in ("get_amode", "get_atomicity", "get_position", "get_size", "call_errhandler")}
-    wanted |= {"Info_get", "Info_set", "Error_class", "Comm_split", "Comm_create_group", "Grequest_start", "Grequest_complete"}
+    wanted |= {
+        f"File_{what}"
+        for what in ("get_amode", "get_atomicity", "get_position", "get_size", "call_errhandler", "set_errhandler")
+    }
+    wanted |= {
+        "Info_get",
+        "Info_set",
+        "Info_free",
+        "Error_class",
+        "Comm_split",
+        "Comm_create_group",
+        "Grequest_start",
+        "Grequest_complete",
+    }
     for function in functions:
         if function.kind in ("collective", "reduction"):
             wanted.add("I" + function.name[0].lower() + function.name[1:])

@@ -66,7 +66,8 @@ int main(int count, char** arguments) {
   int64_t wrong = words_moved != words;
   MPI_File_sync(file);
   MPI_Barrier(MPI_COMM_WORLD);
-  int descriptor = open(arguments[1], O_RDONLY);
+  const char* prefix = strstr(arguments[1], ":/");  // which says to the library what file system it is
+  int descriptor = open(prefix != NULL ? prefix + 1 : arguments[1], O_RDONLY);
   for (int64_t at = 0; at < bytes; at += piece * 5) {
     uint64_t first = 0;
     if (pread(descriptor, &first, 8, at * size + rank * piece) != 8 || first != out[at / 8]) wrong++;

@@ -112,19 +112,25 @@ static void check_alone(MPI_File file, uint64_t* memory, int64_t pieces) {
   check(is_there(memory, 0, 3000, 2), "what all ranks wrote at the same time");
 }
 
-/// Calls that are the library's, which gets the view for them.
+/// Calls that wait for no rank, and those that are the library's, which gets the view for them.
 static void check_librarys(MPI_File file, MPI_Datatype type, MPI_Info info, uint64_t* memory, int64_t pieces) {
   MPI_Request request;
   MPI_Offset position = -1;
   MPI_File_seek(file, 50, MPI_SEEK_SET);
   memset(memory, 0, (size_t)pieces * 8);
+  // It waits for no other rank.
+  if (rank > 0) MPI_Barrier(MPI_COMM_WORLD);
   MPI_File_iread_all(file, memory, 100, MPI_UINT64_T, &request);
+  if (rank == 0) MPI_Barrier(MPI_COMM_WORLD);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   MPI_File_get_position(file, &position);
   check(is_there(memory, 50, 100, 2) && position == 150, "iread_all");
   check_view(file, pieces);
   MPI_File_read_at(file, 9, memory, 100, MPI_UINT64_T, MPI_STATUS_IGNORE);
   check(is_there(memory, 9, 100, 2), "read_at afterwards");
+  check(MPI_File_iread_shared(file, memory, 0, MPI_UINT64_T, &request) == MPI_SUCCESS || request == MPI_REQUEST_NULL,
+        "the request of what is refused");
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
   set_view(file, type, info);
   MPI_File_read_ordered(file, memory, 1, MPI_UINT64_T, MPI_STATUS_IGNORE);
   MPI_File_get_position_shared(file, &position);

@@ -62,6 +62,7 @@ GROUPS = {
         "io_reads",
         "io_apart",
         "io_aggregated",
+        "io_by_library",
         "io_windows",
         "io_windows_read_first",
         "io_windows_dropped",

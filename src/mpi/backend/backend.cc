@@ -310,7 +310,8 @@ bool takes_nonblocking_form(MPI_Comm comm) {
 
 // Of file_views.inc, which calls functions that are made below.
 int give_view_of(MPI_File handle);
-bool refuses_shared(MPI_File handle);
+bool refuses_shared(MPI_File handle, MPI_Status* status);
+bool refuses_shared(MPI_File handle, MPI_Request* request);
 
 #include "wrappers.inc"
 
@@ -455,6 +456,8 @@ int wrap_Abort(MPI_Comm comm, int errorcode) {
 #include "point_to_point.inc"
 
 #include "file_messages.inc"
+
+#include "file_driver.inc"
 
 #include "files.inc"
 
