@@ -14,7 +14,7 @@ declare -A folders=([release]=build/wheel [sanitize]=build/sanitize [threads]=bu
 # Runs unit tests; prints the summary, and all that failing tests said.
 run_ctest() { # preset, folder, arguments of ctest
   local log="build/unit_tests-$1.log"
-  if ctest --test-dir "$2" --output-on-failure -j 2 --output-junit "$PWD/build/unit_tests-$1.xml" "${@:3}" >"$log" 2>&1; then
+  if ctest --test-dir "$2" --output-on-failure -j 4 --output-junit "$PWD/build/unit_tests-$1.xml" "${@:3}" >"$log" 2>&1; then
     tail -n 3 "$log"
   else
     grep -vE '^ *Start |  Passed  ' "$log"

@@ -18,6 +18,7 @@ using trace::Counter;
 constexpr uint64_t kOldFirstNs = 1'000'000'000;
 constexpr uint64_t kOldWhateverNs = kOverdueNs / 2;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
+constexpr int64_t kLongestBellTimeoutNs = 80'000'000;  // less than SeenWait counts at a time
 /// Who waits looks each time the bell's timeout passes, on a busy machine later.
 constexpr uint64_t kLooksWithinNs = 2'000'000'000;
 constexpr uint64_t kJumpsAboutNs = 10'000'000;
@@ -30,21 +31,32 @@ void note_most(std::atomic<uint32_t>& most, uint32_t held) {
   }
 }
 
-/// Whether what `candidate` is expected to use fits beside what those use who compute. One that would not fit alone either
-/// loses nothing by company. (Ranks that drive each other's memory out while both compute read it again and again.)
-bool fits(const Member& candidate) {
-  int64_t room = ledger().budget;
-  int64_t in_use = 0;
-  for (const Member& member : ledger().used_members()) {
-    if (is_alive(member)) {
-      room -= bytes_besides_blocks(member);
-      const bool computes = &member != &candidate && member.slots.load(std::memory_order_relaxed) != 0;
-      in_use += computes ? member.working_set_bytes.load(std::memory_order_relaxed) : 0;
+/// What those who compute leave to others: counted once for as many candidates as there may be, of hundreds of members.
+class Room {
+ public:
+  Room() : bytes_(ledger().budget) {
+    for (const Member& member : ledger().used_members()) {
+      if (is_alive(member)) {
+        bytes_ -= bytes_besides_blocks(member);
+        in_use_ += used_by(member);
+      }
     }
   }
-  const int64_t wanted = candidate.working_set_bytes.load(std::memory_order_relaxed);
-  return in_use == 0 || wanted > room || in_use + wanted <= room;
-}
+  /// Whether what `candidate` is expected to use fits beside what those use who compute. One that would not fit alone either
+  /// loses nothing by company. (Ranks that drive each other's memory out while both compute read it again and again.)
+  [[nodiscard]] bool fits(const Member& candidate) const {
+    const int64_t in_use = in_use_ - (is_alive(candidate) ? used_by(candidate) : 0);
+    const int64_t wanted = candidate.working_set_bytes.load(std::memory_order_relaxed);
+    return in_use <= 0 || wanted > bytes_ || in_use + wanted <= bytes_;
+  }
+
+ private:
+  static int64_t used_by(const Member& member) {
+    return member.slots.load(std::memory_order_relaxed) != 0 ? member.working_set_bytes.load(std::memory_order_relaxed) : 0;
+  }
+  int64_t bytes_;
+  int64_t in_use_ = 0;
+};
 
 /// How many of those who have a slot wait for single pages most of the time: the core is free for somebody else meanwhile, and
 /// the more of them there are, the better the disk is used. (But not of those who would not wait if they had more memory.)
@@ -77,16 +89,24 @@ bool is_ready(const Member& member, uint64_t now) {
 bool is_kept_for_another() {
   const uint64_t now = base::monotonic_ns();
   const uint64_t own = self().ready_since_ns.load(std::memory_order_relaxed);
+  const Room room;
   for (const Member& member : ledger().used_members()) {
     const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
     if (&member == &self() || !is_ready(member, now) || since >= own || now < since + kOldFirstNs) {
       continue;
     }
-    if (now - since > kOldWhateverNs || fits(member)) {
+    if (now - since > kOldWhateverNs || room.fits(member)) {
       return true;
     }
   }
   return false;
+}
+
+/// Who waits is rung; it looks by itself for what only time brings. All who wait together look about as often as a few would.
+int64_t bell_timeout_ns() {
+  constexpr int64_t kFew = 8;
+  const auto times = static_cast<int64_t>(ledger().alive.load(std::memory_order_relaxed) / ledger().cores()) / kFew;
+  return std::min(kBellTimeoutNs * std::max<int64_t>(times, 1), kLongestBellTimeoutNs);
 }
 
 uint32_t wanted_by(const Member& member) {
@@ -102,8 +122,9 @@ Member* next_ready(uint32_t free) {
   uint64_t oldest = UINT64_MAX;
   int64_t most = -1;
   const uint64_t now = base::monotonic_ns();
+  const Room room;
   for (Member& member : ledger().used_members()) {
-    if (!is_ready(member, now) || !fits(member)) {
+    if (!is_ready(member, now) || !room.fits(member)) {
       continue;
     }
     const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
@@ -144,7 +165,7 @@ bool try_take_slot() {
     return false;
   }
   uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
-  if (held > 0 && held < slots && !fits(self())) {
+  if (held > 0 && held < slots && !Room().fits(self())) {
     trace::count(Counter::kTurnsPutOff);
     return false;
   }
@@ -234,7 +255,7 @@ void wait_for_slot() {
     if (try_take_slot() || try_take_overdue_slot(wait)) {
       break;
     }
-    base::futex_wait(&self().slot_bell, bell, kBellTimeoutNs, true);
+    base::futex_wait(&self().slot_bell, bell, bell_timeout_ns(), true);
   }
   const uint64_t waited = base::monotonic_ns() - started;
   trace::count(Counter::kSlotWaitNs, waited);
@@ -249,7 +270,7 @@ bool are_too_many() {
   return held > ledger().slots() && held > ledger().slots() + lent_slots();
 }
 
-bool may_stay_beside_others() { return overdue || fits(self()); }
+bool may_stay_beside_others() { return overdue || Room().fits(self()); }
 
 bool is_next() { return next_ready(UINT32_MAX) == &self(); }
 
