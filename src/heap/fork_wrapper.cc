@@ -53,6 +53,9 @@ HEADROOM_EXPORT pid_t fork() noexcept {
     errno = ENOMEM;
     return -1;
   }
+  if (child > 0 && pager::is_running() && !pager::is_forked_child()) {
+    pager::note_forked(child);
+  }
   return child;
 }
 

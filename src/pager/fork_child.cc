@@ -12,6 +12,7 @@
 #include "pager/all_rights.h"
 #include "pager/fork.h"
 #include "pager/fork_channel.h"
+#include "pager/forked_memory.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
 
@@ -135,6 +136,7 @@ void finish_fork_in_child() {
     kept[1] = keep(fork_channel.lifeline_read);
   }
   drop_children_in_child();
+  forget_forked_in_child();
   for (int file = 0; file < state.files.count; ++file) {
     base::close_own(state.files.descriptors[file]);
   }

@@ -46,4 +46,17 @@ class LineReader {
   char buffer_[8192] = {};
 };
 
+/// The number in "Pss:     12 kB" in bytes, or -1 if the line is another.
+inline int64_t bytes_in_field(const char* line, const char* name) {
+  const size_t length = strlen(name);
+  if (strncmp(line, name, length) != 0) {
+    return -1;
+  }
+  int64_t value = 0;
+  for (line += length; *line != 0; ++line) {
+    value = *line >= '0' && *line <= '9' ? value * 10 + (*line - '0') : value;
+  }
+  return value * 1024;
+}
+
 }  // namespace headroom::pager

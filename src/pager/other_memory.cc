@@ -9,11 +9,13 @@
 // that is a small part of the time, but each minute, and rather while the rank waits; in between, what has come to anonymous
 // memory since is from /proc/self/statm. At most half of a process's equal share of the budget is counted, so that tiny budgets
 // still leave room for blocks; what a process has beyond that is noted (Ledger::beyond_bytes), said, and part of the peak. If
-// all that the node has then exceeds the budget, memory is short, whoever has allocated what.
+// all that the node has then exceeds the budget, memory is short, whoever has allocated what. Forked children's memory is their
+// parent's here (forked_memory.h).
 //
 // While memory is enough smaps is read only if memory that processes share, and that is not ours, has grown: statm tells the
 // rest.
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -22,6 +24,7 @@
 #include "base/log.h"
 #include "base/own_descriptors.h"
 #include "pager/fork.h"
+#include "pager/forked_memory.h"
 #include "pager/line_reader.h"
 #include "pager/pager.h"
 #include "pager/read_buffers.h"
@@ -33,19 +36,6 @@ namespace headroom::pager {
 namespace {
 
 using base::system_call;
-
-/// The number in "Pss:     12 kB" in bytes, or -1 if the line is another.
-int64_t field(const char* line, const char* name) {
-  const size_t length = strlen(name);
-  if (strncmp(line, name, length) != 0) {
-    return -1;
-  }
-  int64_t value = 0;
-  for (line += length; *line != 0; ++line) {
-    value = *line >= '0' && *line <= '9' ? value * 10 + (*line - '0') : value;
-  }
-  return value * 1024;
-}
 
 bool begins_mapping(const char* line) { return (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f'); }
 
@@ -114,7 +104,7 @@ int64_t measure() {
                strstr(line, " /dev/zero (deleted)") != nullptr;  // anonymous memory that is shared
       continue;
     }
-    const int64_t counted = ours ? -1 : field(line, shared ? "Pss:" : "Anonymous:");
+    const int64_t counted = ours ? -1 : bytes_in_field(line, shared ? "Pss:" : "Anonymous:");
     (messages ? message_bytes : total) += counted > 0 ? counted : 0;
   }
   return total == 0 ? 0 : total + not_reserved(message_bytes) + measure_status("VmPTE:");
@@ -167,7 +157,7 @@ int64_t measure_if_due() {
     interval_ns = std::min(interval_ns, kMostIntervalNs);
   }
   const int64_t now = measured + roughly - roughly_then;
-  return now > 0 ? now : 0;
+  return std::max<int64_t>(now, 0) + measure_forked_children();
 }
 
 int64_t most_that_counts() {
@@ -211,12 +201,17 @@ void warn_once(int64_t measured, int64_t most) {
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
   const int64_t for_all = 2 * measured * alive;  // half of a share is for it
   const bool small_move = trace::counted(trace::Counter::kSmallObjectBytes) > 0;
+  char children[64] = "";
+  if (const int64_t theirs = measure_forked_children(); theirs > 0) {
+    (void)snprintf(children, sizeof children, ", %.1f MiB in forked children", static_cast<double>(theirs) / (1 << 20));
+  }
   base::log_warning(
-      "%.1f MiB of this process cannot be moved to storage (the MPI library, stacks, %s); half of its share of --memory is set "
+      "%.1f MiB of this process cannot be moved to storage (the MPI library, stacks, %s%s); half of its share of --memory is "
+      "set "
       "aside for that, %.1f MiB, so the node may use more than its budget: %.1f MiB are resident, of %.1f. --memory %lldM or "
       "more would do for all processes%s",
       static_cast<double>(measured) / (1 << 20),
-      small_move ? "what was allocated before the first large allocation" : "small allocations",
+      small_move ? "what was allocated before the first large allocation" : "small allocations", children,
       static_cast<double>(most) / (1 << 20), static_cast<double>(node::resident_bytes(ledger)) / (1 << 20),
       static_cast<double>(ledger.budget) / (1 << 20), (static_cast<long long>(for_all) >> 20) + 1,
       small_move                    ? ""
@@ -260,7 +255,7 @@ int64_t measure_status(const char* name) {
   static KeptOpen file("/proc/self/status");
   LineReader lines(file.descriptor());
   while (const char* line = lines.next()) {
-    const int64_t bytes = field(line, name);
+    const int64_t bytes = bytes_in_field(line, name);
     if (bytes >= 0) {
       return bytes;
     }

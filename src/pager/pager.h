@@ -243,6 +243,8 @@ int64_t own_processor_ns();
 bool try_descriptors_for_fork();
 /// Whether the last fork of this thread went wrong since there were none, or no memory, after all: the child has ended then.
 bool take_fork_failure();
+/// This process has forked `process`: what that has for itself counts as memory of this one's (forked_memory.h).
+void note_forked(int process);
 
 /// Called around fork() by the forking thread; see fork.cc. In the child the pager no longer runs afterwards.
 void before_fork();

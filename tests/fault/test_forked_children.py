@@ -36,6 +36,17 @@ def test_a_parent_that_writes_leaves_its_children_what_was_there(engine, memory,
     assert (run.total("fork_blocks_shared") > 0) == (engine != "sigsegv")
 
 
+def test_what_children_have_of_their_own_counts(engine, tmp_path):
+    """64 MiB that a child writes to are 128 then, in 96: half is set aside for what cannot move; the parent's leaves."""
+    run = headroom_run([compile_program(None, "fork_keeps.c"), 64], tmp_path, memory="96M", engine=engine)
+    assert (run.status, run.output) == (0, "wrong 0, child 0\n"), run.errors
+    assert run.total("forked_bytes_peak") >= 60 * MIB
+    assert run.total("other_bytes_peak") >= run.total("forked_bytes_peak")
+    assert run.report["peak_resident_bytes"] > 96 * MIB
+    assert run.short_of_memory and run.total("bytes_written") > 0
+    assert re.search(r"cannot be moved to storage \(.*, 6\d\.\d MiB in forked children\)", run.errors), run.errors
+
+
 def test_a_fork_without_descriptors_fails_in_the_parent(engine, tmp_path):
     """It needs some; before, the child began without its parent's memory, and crashed."""
     from conftest import compile_program
