@@ -43,15 +43,18 @@ def test_bench_io(mpi, tmp_path):
     figures = tmp_path / "figures.json"
     command = [HEADROOM, "bench", "io", "--mpi", BUILD / "mpi" / mpi.name, "--pattern", "random", "--pattern", "short"]
     command += ["--rounds", 1, "--ranks", 4, "--nodes", 2, "--size", 1, "--folder", tmp_path, "--json", figures]
+    command += ["--plot", tmp_path / "figures.svg"]
     done = plain_run(command)
     assert done.returncode == 0, done.stderr
+    drawing = (tmp_path / "figures.svg").read_text()
+    assert drawing.startswith("<svg") and f">{mpi.name}, random: read<" in drawing and ">library, 4M<" in drawing
     rows = json.loads(figures.read_text())
     assert [row["side"] for row in rows] == 2 * ["library", "library, 1M", "library, 4M", "library, 16M", "Headroom"]
     for row in rows:
         assert min(row[what] for what in ("write", "read")) > 0 and row["write_and_sync"] > row["write"]
         assert re.search(rf"{row['side']} +{row['write']:.4f} s ", done.stdout), done.stdout
     refused = plain_run([*command[:3], "--left", "1,2,3"])
-    assert refused.returncode != 0 and "--left names 3 nodes, --nodes 4" in refused.stderr
+    assert refused.returncode != 0 and "--left 1,2,3: name the MiB left on each of --nodes 4" in refused.stderr
 
 
 @only_in_suites
@@ -82,8 +85,10 @@ def test_bench_rpipe(backend, tmp_path):
     """All ways give figures, plain and under Headroom, and the ratios are those of the figures."""
     figures = tmp_path / "figures.json"
     command = [HEADROOM, "bench", "rpipe", "--mpi", BUILD / "mpi/mpich", "--rounds", 1, "--seconds", 0.01, "--largest", 4096]
-    done = plain_run([*command, "--backend", backend, "--json", figures])
+    done = plain_run([*command, "--backend", backend, "--json", figures, "--plot", tmp_path / "figures.svg"])
     assert done.returncode == 0, done.stderr
+    drawing = (tmp_path / "figures.svg").read_text()
+    assert drawing.startswith("<svg") and ">mpich, under Headroom: copied in<" in drawing and ">send/recv<" in drawing
     rows = json.loads(figures.read_text())
     assert {(row["under"], row["what"]) for row in rows} == {
         (under, what) for under in ("plain", "Headroom") for what in ("copied in", "handed over", "filled, read")

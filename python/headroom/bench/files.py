@@ -18,9 +18,17 @@ from typing import NamedTuple
 import click
 
 from headroom import hard_limit
-from headroom.bench.programs import FOLDER, OUTPUT, compile_program, default_prefix, ended_in_order, launcher_of, write_figures
+from headroom.bench.programs import (
+    FOLDER,
+    OUTPUT,
+    check_outputs,
+    compile_program,
+    default_prefix,
+    ended_in_order,
+    launcher_of,
+    write_figures,
+)
 from headroom.errors import Refused
-from headroom.rank import check_output
 
 SOURCE = Path(__file__).parent / "files.c"
 PATTERNS = {
@@ -48,6 +56,7 @@ class Row(NamedTuple):
     mpi: str
     pattern: str
     left: list[int]  # MiB on each node; empty: as much as there is
+    mebibytes: int  # of all ranks
     side: str
     write: float | None  # seconds; None: it did not survive
     write_and_sync: float | None
@@ -135,6 +144,7 @@ def measure(prefix: Path, program: Path, pattern: str, path: Path, ranks: int, n
                 prefix.name,
                 pattern,
                 left,
+                0 if pattern == "short" else ranks * size,
                 side,
                 figures.get("write"),
                 figures.get("write and sync"),
@@ -165,6 +175,13 @@ def show(rows: list[Row], ranks: int, nodes: int) -> None:
         click.echo(f"{row.side:<14}{times} {row.growth:>6.1f} MiB")
 
 
+def rooms_of(left: str, nodes: int) -> list[int]:
+    rooms = [int(room) for room in left.split(",") if room.isdigit()]
+    if len(rooms) != nodes or len(rooms) != left.count(",") + 1:
+        raise Refused(f"--left {left}: name the MiB left on each of --nodes {nodes}, with commas between them")
+    return rooms
+
+
 @click.command("io", short_help="Collective access to files: Headroom and the MPI library.")
 @click.option("--mpi", "prefixes", multiple=True, type=FOLDER, help="an MPI's folder with bin/mpicc (default: that in PATH)")
 @click.option("--pattern", "patterns", multiple=True, type=click.Choice(list(PATTERNS)), help="what is accessed (default: all)")
@@ -172,30 +189,36 @@ def show(rows: list[Row], ranks: int, nodes: int) -> None:
 @click.option("--ranks", default=8, show_default=True, type=click.IntRange(min=2), help="how many take part")
 @click.option("--nodes", default=4, show_default=True, type=click.IntRange(min=1), help="how many nodes are emulated")
 @click.option("--size", type=click.IntRange(1, 1024), help="MiB a rank (default: 64 of blocks and segments, else 8)")
-@click.option("--left", default="", help="MiB of memory left on each node when the call begins (16,32,96,512); needs root")
+@click.option(
+    "--left", "lefts", multiple=True, help="MiB of memory left on each node when the call begins (16,32,96,512); needs root"
+)
 @click.option("--folder", default="/var/tmp", show_default=True, type=FOLDER, help="where the file lies")
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
-def io(prefixes, patterns, rounds, ranks, nodes, size, left, folder, json_file) -> None:
+@click.option("--plot", "plot_file", type=OUTPUT, help="file that takes a drawing, SVG")
+def io(prefixes, patterns, rounds, ranks, nodes, size, lefts, folder, json_file, plot_file) -> None:
     """Collective reads and writes of one file (docs/collective_io.md): the MPI library's, and Headroom's.
 
     Times are medians; beside each is how many times Headroom's it is. "library": with its defaults; "library, 4M": with that
     buffer, and an aggregator on each node. "growth": by how much the rank grew that grew most; of Headroom that counts a
     neighbour's memory, too, which it has only mapped. "did not survive": killed for memory, or it did not end, in some round.
+    Several --left are measured one after another, and stand beside each other in the drawing.
     """
-    rooms = [int(room) for room in left.split(",")] if left else []
-    if rooms and len(rooms) != nodes:
-        raise Refused(f"--left names {len(rooms)} nodes, --nodes {nodes}")
+    rooms = [rooms_of(left, nodes) for left in lefts] or [[]]
     rows: list[Row] = []
-    if json_file:
-        check_output(json_file, "--json")
+    check_outputs(json_file, plot_file)
     with ended_in_order(), tempfile.TemporaryDirectory() as place, tempfile.TemporaryDirectory(dir=folder) as data:
         for prefix in prefixes or [default_prefix()]:
             program = compile_program(prefix.absolute(), SOURCE, Path(place))
             for pattern in patterns or PATTERNS:
                 each = size or (64 if pattern in ("blocks", "segments") else 8)
                 path = Path(data) / "file"
-                found = measure(prefix.absolute(), program, pattern, path, ranks, nodes, each, rooms, rounds)
-                show(found, ranks, nodes)
-                rows += found
-                if json_file:
-                    write_figures(json_file, rows)
+                for left in rooms:
+                    found = measure(prefix.absolute(), program, pattern, path, ranks, nodes, each, left, rounds)
+                    show(found, ranks, nodes)
+                    rows += found
+                    if json_file:
+                        write_figures(json_file, rows)
+    if plot_file:
+        from headroom.bench import plot_lines  # matplotlib is wanted for nothing else here
+
+        plot_file.write_text(plot_lines.draw_io([row._asdict() for row in rows]))

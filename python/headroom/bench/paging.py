@@ -13,7 +13,6 @@ shorter (where ranks share cores, the library may lose more in its waiting than 
 """
 
 import contextlib
-import importlib.util
 import mmap
 import os
 import re
@@ -33,6 +32,7 @@ from headroom.bench.programs import (
     CROWDED,
     FOLDER,
     OUTPUT,
+    check_outputs,
     compile_program,
     default_prefix,
     ended_in_order,
@@ -41,7 +41,6 @@ from headroom.bench.programs import (
     write_figures,
 )
 from headroom.errors import Refused
-from headroom.rank import check_output
 
 PHASES = Path(__file__).parent / "paging.c"
 APPLICATIONS = Path(__file__).parent / "applications.c"
@@ -341,11 +340,7 @@ def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_fil
     Root's comparison with the kernel's swap makes a swap file of 4 GiB in
     --storage, sets memory limits, and switches zswap off for the whole machine meanwhile; all is undone at the end.
     """
-    if plot_file and importlib.util.find_spec("matplotlib") is None:
-        raise Refused("--plot needs matplotlib: pip install 'headroom[report]'")
-    for file, option in ((json_file, "--json"), (plot_file, "--plot")):
-        if file:
-            check_output(file, option)
+    check_outputs(json_file, plot_file)
     chosen = groups or [name for name in GROUPS if not name.startswith("quick")]
     needed = max(GROUPS[name].needed_bytes(os.geteuid() == 0) for name in chosen)
     if shutil.disk_usage(storage).free < needed:

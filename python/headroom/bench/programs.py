@@ -1,6 +1,7 @@
 """What the benchmarks share: the MPI that is measured, compiling a program with it, running it."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import click
 
 from headroom import launcher
 from headroom.errors import Refused
-from headroom.rank import library_path
+from headroom.rank import check_output, library_path
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -59,6 +60,15 @@ def launcher_of(program: Path) -> launcher.Launcher:
             "no mpiexec, neither beside the MPI library that mpicc links nor in PATH; install it, or name an MPI with --mpi "
             "FOLDER (it has bin/mpicc and bin/mpiexec)"
         ) from None
+
+
+def check_outputs(json_file: Path | None, plot_file: Path | None) -> None:
+    """Refuses now what could not be written at the end."""
+    if plot_file and importlib.util.find_spec("matplotlib") is None:
+        raise Refused("--plot needs matplotlib: pip install 'headroom[report]'")
+    for file, option in ((json_file, "--json"), (plot_file, "--plot")):
+        if file:
+            check_output(file, option)
 
 
 def write_figures(path: Path, rows: list) -> None:

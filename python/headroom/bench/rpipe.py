@@ -15,8 +15,17 @@ import click
 
 from headroom.bench import rpipe_many
 from headroom.bench.messages import Figures, medians, size_name
-from headroom.bench.programs import FOLDER, OUTPUT, compile_program, default_prefix, launcher_of, output_of, write_figures
-from headroom.rank import check_output, library_path
+from headroom.bench.programs import (
+    FOLDER,
+    OUTPUT,
+    check_outputs,
+    compile_program,
+    default_prefix,
+    launcher_of,
+    output_of,
+    write_figures,
+)
+from headroom.rank import library_path
 
 SOURCE = Path(__file__).parent / "rpipe.c"
 WINDOWS = ("fence", "pscw", "lock", "flush")
@@ -96,7 +105,8 @@ def show(rows: list[Row]) -> None:
 @click.option("--writes", default=200000, show_default=True, type=click.IntRange(min=8), help="of each rank, at random")
 @click.option("--backend", default="memory", show_default=True, type=click.Choice(list(BACKENDS)), help="of handing")
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
-def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file) -> None:
+@click.option("--plot", "plot_file", type=OUTPUT, help="file that takes a drawing of handing, SVG")
+def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file, plot_file) -> None:
     """Handing a message over by a pipe (docs/rpipe.md), by messages and by windows of MPI, between two ranks of a node.
 
     Pipes to other nodes go by messages of MPI: what that costs on one node is measured with --backend mpi.
@@ -108,8 +118,7 @@ def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file
     ranks, as a multiple of what it does through places in memory. "one-core": two ranks on one processor.
     """
     rows: list = []
-    if json_file:
-        check_output(json_file, "--json")
+    check_outputs(json_file, plot_file)
     with tempfile.TemporaryDirectory() as folder:
         for prefix in prefixes or [default_prefix()]:
             for group in groups or GROUPS[:1]:
@@ -127,3 +136,8 @@ def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file
                 rows += found
                 if json_file:
                     write_figures(json_file, rows)
+    handed = [row._asdict() for row in rows if isinstance(row, Row)]
+    if plot_file and handed:
+        from headroom.bench import plot_lines  # matplotlib is wanted for nothing else here
+
+        plot_file.write_text(plot_lines.draw_pipes(handed, size_name))
