@@ -66,6 +66,29 @@ def test_small_windows_and_one_aggregator(mpi, tmp_path):
     assert sum(aggregated) + run.total("io_apart") / 4 <= 40  # one rank a call
 
 
+def test_hints_of_a_file(mpi, tmp_path):
+    """As ROMIO has it, for both libraries; what the program says counts more."""
+    (tmp_path / "hints").write_text("# the site's\ncb_buffer_size 16384\n  cb_nodes\t1\nromio_cb_write disable\n")
+    env = environment() | {"ROMIO_HINTS": str(tmp_path / "hints")}
+    hints = ("romio_cb_write=automatic", "cb_nodes=2")
+    run = random_views(mpi, tmp_path, 4, 2, 3, 10, *hints, memory="1G", env=env)
+    assert run.total("io_windows") > 5 * run.total("io_aggregated") / 2
+    ranks = [rank for report in run.reports for rank in report["ranks"]]
+    assert max(rank["io_window_bytes_peak"] for rank in ranks) <= 8192
+    assert sum(rank["io_aggregated"] > 0 for rank in ranks) == 2
+    assert passed(run) == set()
+
+
+@pytest.mark.parametrize(
+    "mpi", WHEELS[1:], ids=lambda mpi: mpi.name
+)  # ROMIO wants one list of all ranks, and has one host here
+def test_hosts_that_may_not_aggregate(mpi, tmp_path):
+    run = random_views(mpi, tmp_path, 4, 2, 3, 10, "first:cb_config_list=nowhere:1,elsewhere:4", memory="1G")
+    ranks = {rank["rank"]: rank["io_aggregated"] for report in run.reports for rank in report["ranks"]}
+    assert ranks[0] == 0 and ranks[1] > 0
+    assert random_views(mpi, tmp_path, 2, 1, 3, 5, "cb_config_list=nowhere:1", memory="1G").total("io_aggregated") > 0
+
+
 @pytest.mark.parametrize("piece", [4096, 40, 1 << 19, 40 * MIB])
 def test_arrays_larger_than_memory(mpi, engine, piece, tmp_path):
     """The last is one piece, which goes to the file and comes from it without a window."""
