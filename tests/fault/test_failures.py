@@ -24,6 +24,8 @@ from variants import any_of, only_in_suites
 
 MIB = 1 << 20
 
+pytestmark = any_of("mpi")  # libraries hardly differ here
+
 
 @pytest.mark.parametrize(
     ("fault", "words"), [("write:EROFS:20", "Read-only file system"), ("read:EIO:5", "Input/output error")]
@@ -168,7 +170,6 @@ def test_a_directory_is_added_to_a_job_whose_storage_cannot_be_written(mpi, tmp_
     assert run["total"]["evictions_given_up"] > 0
 
 
-@any_of("mpi")
 def test_a_directory_is_added_to_a_job_whose_writes_fail_slowly(mpi, tmp_path):
     """In two directories in turn, each for longer than the other one is left alone for. It is said once, and how it ends."""
     report = tmp_path / "report.json"
@@ -187,7 +188,6 @@ def test_a_directory_is_added_to_a_job_whose_writes_fail_slowly(mpi, tmp_path):
     assert run["total"]["storage_full_ns"] > 2e9 and run["total"]["stripes_elsewhere"] > 0
 
 
-@any_of("mpi")
 def test_room_is_freed_for_a_job_whose_storage_is_full(mpi, tmp_path):
     report = tmp_path / "report.json"
     with small_disk(tmp_path, 460) as mount:
@@ -304,6 +304,24 @@ def test_a_rank_is_killed_that_others_share_windows_with(mpi, when, memory, tmp_
         assert re.search(ended, run.errors), f"{moment}\n{run.errors}"
 
 
+@pytest.mark.parametrize("how", ["one node", "two nodes", "no launcher ends them", "by library", "alone"])
+def test_a_rank_is_killed_in_a_collective_call_on_a_file(mpi, how, tmp_path):
+    """Wherever it is: as it gathers, writes or waits. The others end, too, and nobody has read what was not written."""
+    program = compile_program(mpi, "killed_in_file.c")
+    hints = {"by library": ["headroom_driver=library"], "alone": ["headroom_view=late"]}.get(how, [])
+    unheard = mpi.name == "mpich" and how == "no launcher ends them"
+    nodes = on_nodes(2) if how == "two nodes" else []
+    for attempt in range(1 if unheard else 3):
+        moment = random.randrange(1000, 300_000)
+        command = [*(UNHEARD if unheard else []), program, tmp_path / "file", attempt % 2, moment, *hints]
+        before = [*LENIENT, "-n", "4"] if unheard else mpi.command(4)
+        run = headroom_run(command, tmp_path, before=[*before, *nodes], memory="1G", direct="on", timeout=100)
+        ended = r"error: (rank \d \(.* was ended by signal 9|rank \d: rank \d )"
+        assert "wrong" not in run.errors and re.search(ended, run.errors), f"{moment}\n{run.errors}"
+        for left in Path("/dev/shm").glob("mpich_shm_*"):  # by MPICH
+            left.unlink()
+
+
 def test_storage_fails_that_a_peer_needs(mpi, tmp_path):
     program = compile_program(mpi, "windows.c")
     env = environment(store_fault="read:EIO:5")
@@ -313,7 +331,6 @@ def test_storage_fails_that_a_peer_needs(mpi, tmp_path):
     assert run.report["failed"] is True
 
 
-@any_of("mpi")
 @pytest.mark.parametrize("how", ["kill", "kill-early", "poll", "exit"])
 def test_survivors_that_no_launcher_ends(how, tmp_path):
     program = compile_program(WHEELS[0], "wait_and_die.c")
@@ -432,7 +449,6 @@ def read_while_stopped(program: Path, process: int) -> dict[int, int]:
         os.kill(process, signal.SIGCONT)
 
 
-@any_of("mpi")
 def test_others_go_on_while_a_rank_is_stopped(mpi, tmp_path):
     """With the memory that there is without the stopped one's, all at the same time."""
     first = tmp_path / "done"
@@ -455,7 +471,6 @@ def test_others_go_on_while_a_rank_is_stopped(mpi, tmp_path):
     run.assert_paged(4 * 64 * MIB, 64 * MIB, reads=3, writes=4)
 
 
-@any_of("mpi")
 def test_a_rank_that_is_stopped_in_line_for_its_turn(mpi, tmp_path):
     """Nobody waits for it: the others go on with their turns, which end when another one is in line."""
     ready, first = 2, tmp_path / "done"

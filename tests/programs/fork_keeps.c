@@ -25,12 +25,12 @@ int main(int count, char** arguments) {
   if (child == 0) {
     pass(memory, words, 1, &wrong);
     if (write(ready[1], "r", 1) != 1) _exit(3);
-    sleep(4);
+    sleep(2);
     pass(memory, words, 2, &wrong);
     _exit(wrong != 0);
   }
   if (read(ready[0], &byte, 1) != 1) return 4;
-  for (int round = 1; round <= 6; ++round) {
+  for (int round = 1; round <= 4; ++round) {
     pass(memory, words, (uint64_t)round, &wrong);
     usleep(500000);
   }

@@ -40,7 +40,8 @@ def _draw(axes, panel: Panel, ours: tuple[str, ...]) -> None:
 
 
 def _as_picture(panels: list[Panel], columns: int, across: str, ours: tuple[str, ...]) -> str:
-    lines = -(-len(panels) // columns)
+    panels = [panel for panel in panels if any(value for values in panel.lines.values() for value in values)]
+    lines = max(-(-len(panels) // columns), 1)
     with plt.rc_context({**style(LIGHT), "figure.facecolor": "white", "savefig.facecolor": "white"}):
         figure, axes = plt.subplots(
             lines, columns, figsize=(4 + 3.5 * columns, 3.4 * lines + 0.6), squeeze=False, layout="constrained"
