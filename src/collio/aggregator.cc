@@ -534,6 +534,8 @@ void Aggregator::write(Window& window) {
   job.memory = window.memory;
   job.begin = window.begin;
   job.end = window.end;
+  job.fills_holes = false;
+  job.locks = !call_->fills_holes;
   if (job.covered != nullptr) {
     // Of lists it is known only now.
     int64_t begin = 0;
@@ -547,7 +549,6 @@ void Aggregator::write(Window& window) {
     job.end = job.covered->last();
     const int64_t stretches = job.covered->stretches();
     job.fills_holes = call_->fills_holes && stretches > 1 && (job.end - job.begin) / stretches < kLongStretch;
-    job.locks_stretches = !call_->fills_holes;
     job.covered = stretches > 1 ? job.covered : nullptr;
     outcome_.rounds_read_first += job.fills_holes ? 1 : 0;
   }

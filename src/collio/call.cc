@@ -26,7 +26,13 @@ Outcome access_directly(const CallDescription& call, int64_t position) {
   for (int64_t done = 0; done < bytes && outcome.error == 0 && outcome.end_of_file == INT64_MAX;) {
     const int64_t part = std::min(bytes - done, kDirectBytes);
     if (call.writes) {
+      if (!call.fills_holes) {
+        call.file.lock(call.file, position + done, part);
+      }
       outcome.error = call.file.write(call.file, memory + done, part, position + done);
+      if (!call.fills_holes) {
+        call.file.unlock(call.file, position + done, part);
+      }
     } else {
       const int64_t got = call.file.read(call.file, memory + done, part, position + done);
       outcome.error = got < 0 ? static_cast<int>(-got) : 0;

@@ -100,18 +100,15 @@ int fill_holes(const FileJob& job) {
 
 int write_window(const FileJob& job) {
   const int64_t bytes = job.end - job.begin;
-  if (job.covered != nullptr && !job.fills_holes) {
-    if (job.locks_stretches) {
+  if (!job.fills_holes) {
+    if (job.locks) {
       job.file.lock(job.file, job.begin, bytes);
     }
-    const int error = write_stretches(job);
-    if (job.locks_stretches) {
+    const int error = job.covered != nullptr ? write_stretches(job) : job.file.write(job.file, job.memory, bytes, job.begin);
+    if (job.locks) {
       job.file.unlock(job.file, job.begin, bytes);
     }
     return error;
-  }
-  if (job.covered == nullptr) {
-    return job.file.write(job.file, job.memory, bytes, job.begin);
   }
   // Ranks that have opened the file on their own may be writing in the holes.
   job.file.lock(job.file, job.begin, bytes);

@@ -23,7 +23,7 @@ struct FileJob {
   int64_t end = 0;
   const Coverage* covered = nullptr;  // what somebody writes; nullptr: all of it
   bool fills_holes = false;           // what nobody writes is read first, and all is written at once; else stretch by stretch
-  bool locks_stretches = false;       // others may fill holes there
+  bool locks = false;                 // what it writes without that: others may fill holes there
   char* scratch = nullptr;            // for that, of kScratchBytes
   bool push = false;                  // begin to write the pages to the disk,
   int64_t drop_begin = 0;             // and wait for these, and take them out of the page cache

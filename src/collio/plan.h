@@ -27,7 +27,7 @@ struct Opening {
   uint32_t passed_for = 0;  // why the call cannot be served here: nonzero, and the library does all of it
 };
 
-enum OpeningFlags : uint32_t { kIsList = 1, kStaysApart = 2 };
+enum OpeningFlags : uint32_t { kIsList = 1, kStaysApart = 2, kMayNotAggregate = 4 };
 
 /// The largest window in bytes, and the smallest that is worth a round.
 inline constexpr int64_t kLargestWindow = 2 << 20;

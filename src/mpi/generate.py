@@ -197,6 +197,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
     wanted = {"Comm_rank", "Comm_size", "Comm_group", "Group_translate_ranks", "Group_free", "Group_size", "Comm_test_inter"}
     wanted |= {"Comm_create_keyval", "Comm_set_attr", "Comm_get_attr", "Get_library_version", "Initialized"}
     wanted |= {"Isend", "Issend", "Irsend", "Irecv", "Isend_c", "Issend_c", "Irsend_c", "Irecv_c", "Imrecv", "Imrecv_c"}
+    wanted |= {"File_call_errhandler", "File_set_errhandler", "File_get_errhandler"}
     wanted |= {"Comm_get_errhandler", "Comm_set_errhandler", "Errhandler_free"}
     wanted |= {
         "Ibarrier",
@@ -223,10 +224,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
     wanted |= {"Dist_graph_neighbors_count", "Dist_graph_neighbors", "Group_incl", "Comm_set_errhandler", "Type_size_x"}
     wanted |= {"Status_set_elements_x", "Status_set_cancelled", "Recv_init", "Get_count", "Test_cancelled", "Query_thread"}
     wanted |= {"Win_call_errhandler", "Win_get_group", "Win_set_errhandler", "Win_get_errhandler", "Type_get_contents_c"}
-    wanted |= {
-        f"File_{what}"
-        for what in ("get_amode", "get_atomicity", "get_position", "get_size", "call_errhandler", "set_errhandler")
-    }
+    wanted |= {f"File_{what}" for what in ("get_amode", "get_atomicity", "get_position", "get_size")}
     wanted |= {
         "Info_get",
         "Info_set",

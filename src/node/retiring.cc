@@ -30,9 +30,10 @@ bool take_off(Ledger& ledger, Member& member) {
          ledger.alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
-void put_on(Ledger& ledger, Member& member) {
-  ledger.alive.fetch_add(1, std::memory_order_acq_rel);
+bool put_on(Ledger& ledger, Member& member) {
+  const uint32_t before = ledger.alive.fetch_add(1, std::memory_order_acq_rel);
   member.counted.store(1, std::memory_order_release);  // pairs with take_off()
+  return before == ledger.cores();
 }
 
 namespace {

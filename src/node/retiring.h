@@ -11,7 +11,8 @@ bool move_state(Member& member, MemberState from, MemberState to);
 
 /// No longer one of `alive`; whether it was the last. Once, whoever does it: a process may be killed while it leaves.
 bool take_off(Ledger& ledger, Member& member);
-void put_on(Ledger& ledger, Member& member);
+/// One of `alive` again, or now; whether there are more than cores by that, and so all wait in another way.
+bool put_on(Ledger& ledger, Member& member);
 
 /// Takes back what a process had that is gone; false if its member is not `from`, another one is at it, or the place is another
 /// process's by now.

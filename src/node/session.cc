@@ -271,12 +271,12 @@ Status join_session(Session& session) {
   read_executable_name(self.executable, sizeof self.executable);
   const bool was_crowded = is_crowded(*session.ledger);
   add_cores(*session.ledger);
-  put_on(*session.ledger, self);
+  const bool crowds = put_on(*session.ledger, self);
   session.ledger->joined.fetch_add(1, std::memory_order_acq_rel);
   // release: whoever sees it sees whose place it is now, and does not take it for its predecessor, who has died.
   (void)move_state(self, MemberState::kJoining, MemberState::kAlive);
   choose_watched(session);
-  if (is_crowded(*session.ledger) != was_crowded) {
+  if (crowds || is_crowded(*session.ledger) != was_crowded) {
     ring_everybody(session);  // they wait in another way now
   } else {
     ring_watcher(session);  // whoever watched our successor should now watch us
@@ -319,7 +319,9 @@ Leaving leave_session(Session& session) {
 
 void return_to_session(Session& session) {
   if (move_state(*session.self, MemberState::kLeaving, MemberState::kAlive)) {
-    put_on(*session.ledger, *session.self);
+    if (put_on(*session.ledger, *session.self)) {
+      ring_everybody(session);
+    }
     ring(session, session.index);  // there may be another one to watch
   }
 }

@@ -105,7 +105,12 @@ bool is_kept_for_another() {
 /// Who waits is rung; it looks by itself for what only time brings. All who wait together look about as often as a few would.
 int64_t bell_timeout_ns() {
   constexpr int64_t kFew = 8;
-  const auto times = static_cast<int64_t>(ledger().alive.load(std::memory_order_relaxed) / ledger().cores()) / kFew;
+  const uint64_t now = base::monotonic_ns();
+  int64_t waiting = 0;
+  for (const Member& member : ledger().used_members()) {
+    waiting += is_ready(member, now) ? 1 : 0;
+  }
+  const int64_t times = waiting / ledger().cores() / kFew;
   return std::min(kBellTimeoutNs * std::max<int64_t>(times, 1), kLongestBellTimeoutNs);
 }
 

@@ -77,7 +77,8 @@ def test_a_worker_that_crashes_is_named_once(tmp_path):
     script.write_text(
         "import os, subprocess, sys\n"
         "kept = bytearray(8 << 20)\n"
-        "code = 'import os; kept = bytearray(8 << 20); os.kill(os.getpid(), 9)'\n"
+        # Who has waited for it before its node-mate looked knows how it ended, and nobody else.
+        "code = 'import os, time; kept = bytearray(8 << 20); time.sleep(0.3); os.kill(os.getpid(), 9)'\n"
         "subprocess.run([sys.executable, '-c', code])\n"
     )
     run = headroom_run([sys.executable, script], tmp_path, memory="256M")

@@ -106,9 +106,9 @@ static void hints(void) {
   MPI_File_get_info(file, &used);
   char value[64] = "";
   int found = 0;
-  MPI_Info_get(used, "headroom_driver", 63, value, &found);
+  MPI_Info_get(used, "headroom_access", 63, value, &found);
   if (found) {  // under Headroom
-    expect(!strcmp(value, "posix"), "headroom_driver");
+    expect(!strcmp(value, "posix"), "headroom_access");
     MPI_Info_get(used, "cb_nodes", 63, value, &found);
     expect(found && !strcmp(value, "1"), "cb_nodes");
     MPI_Info_get(used, "cb_buffer_size", 63, value, &found);
