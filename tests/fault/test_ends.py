@@ -75,11 +75,12 @@ def test_workers_that_are_told_to_end_are_not_missed(tmp_path):
 def test_a_worker_that_crashes_is_named_once(tmp_path):
     script = tmp_path / "crash.py"
     script.write_text(
-        "import os, subprocess, sys\n"
+        "import subprocess, sys, time\n"
         "kept = bytearray(8 << 20)\n"
-        # Who has waited for it before its node-mate looked knows how it ended, and nobody else.
-        "code = 'import os, time; kept = bytearray(8 << 20); time.sleep(0.3); os.kill(os.getpid(), 9)'\n"
-        "subprocess.run([sys.executable, '-c', code])\n"
+        "code = 'import os; kept = bytearray(8 << 20); os.kill(os.getpid(), 9)'\n"
+        "worker = subprocess.Popen([sys.executable, '-c', code])\n"
+        "time.sleep(1)\n"  # who is waited for at once may be gone before its node-mate can ask how it ended
+        "worker.wait()\n"
     )
     run = headroom_run([sys.executable, script], tmp_path, memory="256M")
     assert run.status == 0 and run.errors.count("was ended by signal 9 (Killed)") == 1, run.errors
