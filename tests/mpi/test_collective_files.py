@@ -7,7 +7,7 @@ import pytest
 
 from conftest import WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
 from small_disk import small_disk
-from variants import only_in_suites
+from variants import any_of, only_in_suites
 
 MIB = 1 << 20
 REASONS = (
@@ -199,6 +199,17 @@ def test_random_views_that_the_library_does_not_have(mpi, calls, nodes, tmp_path
     assert run.total("io_alone") == (2 * 40 * 4 if alone else 0)
     assert run.total("io_writes") == run.total("io_reads") == (0 if alone else 40 * 4)
     assert passed(run) == set()
+
+
+@any_of("mpi")
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_files_that_the_library_writes_while_memory_is_short(mpi, engine, nodes, tmp_path):
+    """It reads into memory of the program's, and writes from it, where a part is without gaps."""
+    hints = ("pressure=40", "headroom_driver=library")
+    run = random_views(mpi, tmp_path, 4, nodes, 13, 12, *hints, memory=f"{96 // nodes}M", engine=engine)
+    assert run.engines() == {engine}
+    assert run.total("io_by_library") == 2 * 12 * 4
+    run.assert_paged(4 // nodes * 40 * MIB, 96 // nodes * MIB)
 
 
 def test_random_views_that_the_library_does_not_have_while_memory_is_short(mpi, engine, tmp_path):
