@@ -487,7 +487,8 @@ def test_ranks_that_compute_when_turns_begin_take_them_at_their_faults(mpi, engi
     command = [program, each, rounds, 100_000, "alone"]
     run = headroom_run(command, tmp_path, before=on_two_cores, memory="128M", engine=engine)
     assert run.status == 0 and run.output == "wrong 0\n", run.errors
-    assert run.total("turns_begun_at_faults") >= ranks - 2
+    # More ranks than there are slots: a rank that is still in MPI_Init when memory becomes short begins at the end of that.
+    assert run.total("turns_begun_at_faults") > 2
     run.assert_paged(ranks * each * MIB, 128 * MIB)
     assert run.total("turns_overdue") == 0
     assert run.total("bytes_read") < 6 * ranks * each * MIB, run.report["total"]
