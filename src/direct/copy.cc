@@ -1,6 +1,9 @@
 // See copy.h. The routine is chosen by what the processor has, once.
 #include "direct/copy.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <fcntl.h>
 
 #include <algorithm>
@@ -115,17 +118,52 @@ uint64_t find_past_cache() {
   return part == 0 ? kUnknown : part < kLeast ? kLeast : std::min(part, kMost);
 }
 
+#if defined(__x86_64__)
+struct Processor {
+  bool is_intel = false;
+  bool has_avx2 = false;
+  bool has_avx512 = false;
+};
+
+/// What the processor has and the kernel keeps for each thread. Asked by instructions: the compiler's own question
+/// (__builtin_cpu_supports) is answered by its library, and that of some compilers always says no.
+Processor this_processor() {
+  Processor found;
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0) {
+    return found;
+  }
+  found.is_intel = ebx == signature_INTEL_ebx;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_OSXSAVE) == 0) {
+    return found;
+  }
+  unsigned kept = 0;
+  unsigned high = 0;
+  asm volatile("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
+  constexpr unsigned kWide = 0x06;    // registers of 16 and 32 bytes
+  constexpr unsigned kWidest = 0xe6;  // and those of 64
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
+    found.has_avx2 = (kept & kWide) == kWide && (ebx & bit_AVX2) != 0;
+    found.has_avx512 = (kept & kWidest) == kWidest && (ebx & bit_AVX512F) != 0;
+  }
+  return found;
+}
+#endif
+
 }  // namespace
 
 CopyRoutines usable_copy_routines() {
   CopyRoutines usable;
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool asks = !__builtin_cpu_is("intel");
-  if (__builtin_cpu_supports("avx512f")) {
+  const Processor processor = this_processor();
+  const bool asks = !processor.is_intel;
+  if (processor.has_avx512) {
     usable.add("avx512", asks ? copy_avx512<true> : copy_avx512<false>);
   }
-  if (__builtin_cpu_supports("avx2")) {
+  if (processor.has_avx2) {
     usable.add("avx2", asks ? copy_avx2<true> : copy_avx2<false>);
   }
 #elif defined(__aarch64__)

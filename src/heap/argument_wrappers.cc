@@ -19,6 +19,13 @@
 #include "heap/held_arguments.h"
 #include "pager/signals.h"
 
+extern "C" {  // not declared by newer headers
+int __xstat(int version, const char* path, struct stat* out) noexcept;
+int __lxstat(int version, const char* path, struct stat* out) noexcept;
+int __fxstat(int version, int file, struct stat* out) noexcept;
+int __fxstatat(int version, int directory, const char* path, struct stat* out, int flags) noexcept;
+}
+
 namespace {
 
 using namespace headroom;
@@ -61,6 +68,10 @@ HEADROOM_REAL(stat);
 HEADROOM_REAL(lstat);
 HEADROOM_REAL(fstat);
 HEADROOM_REAL(fstatat);
+HEADROOM_REAL(__xstat);
+HEADROOM_REAL(__lxstat);
+HEADROOM_REAL(__fxstat);
+HEADROOM_REAL(__fxstatat);
 HEADROOM_REAL(statx);
 HEADROOM_REAL(open);
 HEADROOM_REAL(openat);
@@ -77,12 +88,28 @@ HEADROOM_REAL(ioctl);
 HEADROOM_REAL(getsockopt);
 HEADROOM_REAL(setsockopt);
 
+// Before glibc 2.33 the C library has these functions of the stat family under other names alone, and each program a stat() of
+// its own that calls them. (Of the two names one is found; which one is known from the beginning.)
+#if defined(__x86_64__)
+constexpr int kStatVersion = 1;  // _STAT_VER of its headers: the structure as the kernel has it
+#else
+constexpr int kStatVersion = 0;
+#endif
+
+template <typename New, typename Old, typename... Arguments>
+int call_stat(New& function, Old& before, Arguments... arguments) {
+  if (function.was_found() || (!before.was_found() && function.get() != nullptr)) {
+    return function.get()(arguments...);
+  }
+  return before.get()(kStatVersion, arguments...);
+}
+
 }  // namespace
 
 HEADROOM_EXPORT int stat(const char* path, struct stat* out) noexcept {
   const HeldText text(path);
   const HeldOut held(out);
-  return real_stat.get()(path, out);
+  return call_stat(real_stat, real___xstat, path, out);
 }
 HEADROOM_EXPORT int stat64(const char* path, struct stat64* out) noexcept {
   return stat(path, reinterpret_cast<struct stat*>(out));
@@ -90,20 +117,20 @@ HEADROOM_EXPORT int stat64(const char* path, struct stat64* out) noexcept {
 HEADROOM_EXPORT int lstat(const char* path, struct stat* out) noexcept {
   const HeldText text(path);
   const HeldOut held(out);
-  return real_lstat.get()(path, out);
+  return call_stat(real_lstat, real___lxstat, path, out);
 }
 HEADROOM_EXPORT int lstat64(const char* path, struct stat64* out) noexcept {
   return lstat(path, reinterpret_cast<struct stat*>(out));
 }
 HEADROOM_EXPORT int fstat(int file, struct stat* out) noexcept {
   const HeldOut held(out);
-  return real_fstat.get()(file, out);
+  return call_stat(real_fstat, real___fxstat, file, out);
 }
 HEADROOM_EXPORT int fstat64(int file, struct stat64* out) noexcept { return fstat(file, reinterpret_cast<struct stat*>(out)); }
 HEADROOM_EXPORT int fstatat(int directory, const char* path, struct stat* out, int flags) noexcept {
   const HeldText text(path);
   const HeldOut held(out);
-  return real_fstatat.get()(directory, path, out, flags);
+  return call_stat(real_fstatat, real___fxstatat, directory, path, out, flags);
 }
 HEADROOM_EXPORT int fstatat64(int directory, const char* path, struct stat64* out, int flags) noexcept {
   return fstatat(directory, path, reinterpret_cast<struct stat*>(out), flags);

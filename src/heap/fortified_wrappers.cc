@@ -14,20 +14,30 @@
 #error "__open_2 below would call itself: compile Headroom without _FORTIFY_SOURCE"
 #endif
 
-extern "C" [[noreturn]] void __chk_fail();
+extern "C" void __chk_fail();
 
 namespace {
 
+HEADROOM_REAL(__chk_fail);
+
+/// Ends the program as the C library does. (By its own function, which some compilers' libraries define, too.)
+[[noreturn]] void fail() {
+  if (real___chk_fail.get() != nullptr) {
+    real___chk_fail.get()();
+  }
+  abort();
+}
+
 void check(size_t wanted, size_t room) {
   if (wanted > room) {
-    __chk_fail();
+    fail();
   }
 }
 
 void check_items(size_t size, size_t count, size_t room) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(size, count, &bytes) || bytes > room) {
-    __chk_fail();
+    fail();
   }
 }
 

@@ -23,6 +23,8 @@ class RealFunction {
     }
     return known;
   }
+  /// Whether it was found before; looks nothing up.
+  [[nodiscard]] bool was_found() const { return function_.load(std::memory_order_relaxed) != nullptr; }
 
  private:
   const char* name_;
@@ -33,14 +35,15 @@ template <typename Function>
 class Real : private RealFunction {
  public:
   using RealFunction::RealFunction;
+  using RealFunction::was_found;
   Function get() { return reinterpret_cast<Function>(find()); }
 };
 
 // The C library declares these with attributes (nonnull, access) that a template argument cannot carry.
 #pragma GCC diagnostic ignored "-Wignored-attributes"
-// All of them lie in a section of their own, which is how they are found.
+// All of them lie in a section of their own, which is how they are found; used there, so that no compiler takes one apart.
 #define HEADROOM_REAL(name) \
-  __attribute__((section("headroom_real"))) static constinit ::headroom::heap::Real<decltype(&(name))> real_##name(#name)
+  __attribute__((used, section("headroom_real"))) static constinit ::headroom::heap::Real<decltype(&(name))> real_##name(#name)
 
 // The section's ends; by the linker.
 extern "C" RealFunction __start_headroom_real[] __attribute__((visibility("hidden")));

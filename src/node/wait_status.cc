@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "base/system_calls.h"
 
