@@ -24,9 +24,9 @@
 #include <link.h>
 #include <sys/mman.h>
 
+#include "base/mpi_libraries.h"
 #include "base/system_calls.h"
 #include "mpi/function_table.h"
-#include "mpi/known_libraries.h"
 #include "mpi/symbol_tables.h"
 
 namespace headroom::mpi {
@@ -158,7 +158,7 @@ ElfW(Sym) * find_symbol(const SymbolTables& tables, const char* name) {
   uint32_t index = bucket[hash % buckets];
   for (; index >= first; ++index) {
     const uint32_t entry = chain[index - first];
-    if ((entry | 1) == (hash | 1) && are_equal(tables.strings + tables.symbols[index].st_name, name)) {
+    if ((entry | 1) == (hash | 1) && base::are_equal(tables.strings + tables.symbols[index].st_name, name)) {
       return &tables.symbols[index];
     }
     if ((entry & 1) != 0) {
@@ -175,7 +175,7 @@ SymbolTables tables_of_mpi_library() {
   }
   for (const link_map* object = list != nullptr ? list->r_map : nullptr; object != nullptr; object = object->l_next) {
     const bool is_program = object->l_prev == nullptr;
-    if (!is_program && abi_of_soname(soname_of(*object)) != Abi::kNone) {
+    if (!is_program && base::interface_of_soname(soname_of(*object)) != base::MpiInterface::kNone) {
       return tables_of(object->l_ld, object->l_addr);
     }
   }

@@ -5,8 +5,6 @@
 #include <link.h>
 #include <string.h>
 
-#include "mpi/known_libraries.h"
-
 namespace headroom::mpi {
 namespace {
 
@@ -17,33 +15,9 @@ struct Found {
   int count = 0;
 };
 
-const char* soname_of(const dl_phdr_info& object) {
-  const ElfW(Dyn)* dynamic = nullptr;
-  for (int index = 0; index < object.dlpi_phnum; ++index) {
-    if (object.dlpi_phdr[index].p_type == PT_DYNAMIC) {
-      dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[index].p_vaddr);
-    }
-  }
-  const char* strings = nullptr;
-  uint64_t name = 0;
-  for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
-    if (dynamic->d_tag == DT_STRTAB) {
-      const uintptr_t value = dynamic->d_un.d_ptr;
-      strings = reinterpret_cast<const char*>(value < object.dlpi_addr ? value + object.dlpi_addr : value);
-    } else if (dynamic->d_tag == DT_SONAME) {
-      name = dynamic->d_un.d_val;
-    }
-  }
-  return strings != nullptr && name != 0 ? strings + name : nullptr;
-}
-
-Abi abi_of(const dl_phdr_info& object) {
-  return object.dlpi_name != nullptr && *object.dlpi_name != 0 ? abi_of_soname(soname_of(object)) : Abi::kNone;
-}
-
 int look_at_object(dl_phdr_info* object, size_t, void* argument) {
   auto* found = static_cast<Found*>(argument);
-  const Abi abi = abi_of(*object);
+  const Abi abi = base::mpi_interface_of(*object);
   if (abi != Abi::kNone && found->count < kMaxFound) {
     Library& library = found->libraries[found->count++];
     library.abi = abi;
@@ -68,19 +42,6 @@ const char* library_that_caller_uses(const void* caller, Dl_info& info) {
 }
 
 }  // namespace
-
-const char* abi_name(Abi abi) {
-  switch (abi) {
-    case Abi::kMpich:
-      return "mpich";
-    case Abi::kOpenMpi:
-      return "openmpi";
-    case Abi::kStandard:
-      return "standard";
-    default:
-      return "none";
-  }
-}
 
 Library find_library(const void* caller) {
   static thread_local Found found;

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 
+#include "base/mpi_libraries.h"
+
 namespace headroom::mpi {
 
-enum class Abi : int { kNone = -1, kMpich = 0, kOpenMpi, kStandard };
+using Abi = base::MpiInterface;
 
 struct Library {
   Abi abi = Abi::kNone;
@@ -14,8 +16,5 @@ struct Library {
 
 /// Finds the loaded MPI library. With several, the one that the code at `caller` depends on (nullptr: the first).
 Library find_library(const void* caller);
-
-/// "mpich", "openmpi", "standard": as in the setting `mpi`, and in the backends' file names.
-const char* abi_name(Abi abi);
 
 }  // namespace headroom::mpi

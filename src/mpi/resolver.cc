@@ -102,7 +102,7 @@ void check_forced(Abi abi, const char* path) {
   if (wanted != base::MpiChoice::kAuto && static_cast<int>(wanted) - 1 != static_cast<int>(abi)) {
     char name[32];
     base::die("--mpi %s: the program uses %s, which is %s; leave --mpi out, or start a program that was built with %s",
-              base::choice_name("mpi", static_cast<int>(wanted), name, sizeof name), path, abi_name(abi), name);
+              base::choice_name("mpi", static_cast<int>(wanted), name, sizeof name), path, base::name_of(abi), name);
   }
 }
 
@@ -112,7 +112,7 @@ void backend_path(Abi abi, char* out, size_t bytes) {
   dladdr(reinterpret_cast<void*>(&missing_function), &self);
   const char* slash = strrchr(self.dli_fname, '/');
   const int directory = slash != nullptr ? static_cast<int>(slash - self.dli_fname) : 0;
-  snprintf(out, bytes, "%.*s/libheadroom_%s.so", directory, self.dli_fname, abi_name(abi));
+  snprintf(out, bytes, "%.*s/libheadroom_%s.so", directory, self.dli_fname, base::name_of(abi));
 }
 
 bool resolve(const void* caller) {

@@ -9,36 +9,35 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/mpi_libraries.h"
 #include "rpipe/messages.h"
 
 namespace headroom::rpipe {
 
 namespace {
 
-struct KnownLibrary {
-  const char* soname;
-  const char* interface;
+struct Found {
+  base::MpiInterface interface = base::MpiInterface::kNone;
+  char path[PATH_MAX] = {};
 };
-constexpr KnownLibrary kKnown[] = {{"libmpi.so.12", "mpich"}, {"libmpi.so.40", "openmpi"}, {"libmpi_abi.so", "standard"}};
 
-int look_at(dl_phdr_info* info, size_t /*bytes*/, void* found) {
-  const char* const slash = strrchr(info->dlpi_name, '/');
-  const char* const name = slash == nullptr ? info->dlpi_name : slash + 1;
-  for (const KnownLibrary& known : kKnown) {
-    if (strncmp(name, known.soname, strlen(known.soname)) == 0) {
-      *static_cast<const char**>(found) = known.interface;
-      return 1;
-    }
+int look_at(dl_phdr_info* info, size_t /*bytes*/, void* argument) {
+  const base::MpiInterface interface = base::mpi_interface_of(*info);
+  if (interface == base::MpiInterface::kNone) {
+    return 0;
   }
-  return 0;
+  auto& found = *static_cast<Found*>(argument);
+  found.interface = interface;
+  (void)snprintf(found.path, sizeof found.path, "%s", info->dlpi_name);
+  return 1;
 }
 
 }  // namespace
 
 int find_mpi(rpipe_bootstrap& bootstrap, const rpipe_transport*& messages) {
-  const char* interface = nullptr;
-  dl_iterate_phdr(look_at, static_cast<void*>(&interface));
-  if (interface == nullptr) {
+  Found found;
+  dl_iterate_phdr(look_at, static_cast<void*>(&found));
+  if (found.interface == base::MpiInterface::kNone) {
     say("no MPI library is loaded; rpipe_init_with() does without");
     return -ENOTSUP;
   }
@@ -49,7 +48,10 @@ int find_mpi(rpipe_bootstrap& bootstrap, const rpipe_transport*& messages) {
   }
   const char* const slash = strrchr(own.dli_fname, '/');
   const int folder = slash == nullptr ? 0 : static_cast<int>(slash - own.dli_fname) + 1;
-  (void)snprintf(path, sizeof path, "%.*slibrpipe_%s.so", folder, own.dli_fname, interface);
+  (void)snprintf(path, sizeof path, "%.*slibrpipe_%s.so", folder, own.dli_fname, base::name_of(found.interface));
+  // MPICH and its relatives have several SONAMEs, so ours names none of them: what it calls is found among what is loaded, also
+  // where a Python module had the library loaded for itself alone.
+  (void)dlopen(found.path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     say("cannot open %s: %s", path, dlerror());

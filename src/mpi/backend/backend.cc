@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
