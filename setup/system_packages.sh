@@ -2,7 +2,7 @@
 # Installs the Debian or Ubuntu packages that a make target needs: with apt-get as root or with passwordless sudo, else it
 # prints one line to copy and stops. Says nothing when everything is there.
 #
-# usage: setup/system_packages.sh build|demo|check|suites|check-vm|lint|bench
+# usage: setup/system_packages.sh build|demo|check|suites|check-vm|check-wheel|wheel|lint|bench
 set -euo pipefail
 
 declare -A packages=(
@@ -11,6 +11,8 @@ declare -A packages=(
   [check]="libgtest-dev gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev lammps libblas3 ptscotch scotch scalapack-mpi-test e2fsprogs xz-utils strace gdb slurm-client slurmctld slurmd munge pkg-config cmake"
   [suites]="openfoam openfoam-examples"
   [check-vm]="qemu-system-x86 busybox-static kmod cpio xz-utils iproute2 rdma-core ibverbs-providers rdmacm-utils e2fsprogs"
+  [check-wheel]="debootstrap qemu-system-x86 busybox-static kmod cpio xz-utils e2fsprogs"
+  [wheel]="libxxhash-dev libibverbs-dev make binutils bzip2 xz-utils"
   [lint]="libgtest-dev gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user"
   [bench]="lammps"
 )

@@ -1,5 +1,7 @@
 """The command `headroom`: one sub-command a module, which is imported when it is wanted. (What launchers start is start.py.)"""
 
+from __future__ import annotations
+
 import importlib
 import sys
 
@@ -15,6 +17,7 @@ MODULES = {  # in the order of the help
     "storage": "headroom.storage",
     "bench": "headroom.bench",
     "simulate": "headroom.simulate",
+    "where": "headroom.where",
 }
 
 

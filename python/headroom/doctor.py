@@ -1,5 +1,7 @@
 """`headroom doctor`: what this machine offers, what is missing, what that costs, and what to do about it."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import fcntl

@@ -4,6 +4,8 @@
 `.swapped()` and `.killed()` what the kernel counted, `.most_page_cache` and `.most_swapped` the most that was seen at one time.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import subprocess

@@ -5,11 +5,21 @@ Python's, says through mpi4py which library it would load. If neither helps, --m
 be; without it the first one is taken, which is a guess.
 """
 
+from __future__ import annotations
+
 import os
+import sys
 
 from headroom import machine
 
 NAMES = {"mpich": "MPICH", "openmpi": "Open MPI"}
+
+
+def own_command() -> list[str]:
+    """What starts this same `headroom`, without what lies in the current folder before the modules that it imports."""
+    if sys.version_info >= (3, 11):
+        return [sys.executable, "-P", "-m", "headroom.start"]
+    return [sys.executable, "-c", "import sys; del sys.path[0]; from headroom.start import main; main()"]
 
 
 class Launcher:

@@ -1,5 +1,7 @@
 """What this machine has: memory that is free, storage with room, the launcher's job, the program's MPI library."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import stat
@@ -249,7 +251,7 @@ def mpi_library_of(program: str) -> str | None:
     import re
 
     for line in program_libraries(program):
-        found = re.match(r"libmpi(?:_abi|ch)?\.so\.\d+ => (\S+)", line)
+        found = re.match(r"libmpi(?:_abi|ch|_cray|_intel)?\.so\.\d+ => (\S+)", line)
         if found:
             return found[1]
     return None

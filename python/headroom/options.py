@@ -1,5 +1,7 @@
 """The settings as options of a command, with their help."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 
@@ -47,7 +49,7 @@ def _type_of(setting: dict):
 
 def meaning_of(setting: dict) -> str:
     """With what its choices mean, where the table says it of each."""
-    each = zip(setting.get("choices", []), setting.get("choices_mean", []), strict=False)
+    each = zip(setting.get("choices", []), setting.get("choices_mean", []))
     said = "; ".join(f"{choice}: {means}" for choice, means in each)
     return setting["meaning"] + (f"; {said}" if said else "")
 

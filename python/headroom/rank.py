@@ -5,6 +5,8 @@ program, passes signals on, returns its exit status, and says so if a signal end
 so what takes long to import is imported where it is needed (a test looks).
 """
 
+from __future__ import annotations
+
 import _signal  # the module without the underscore takes longer than all that is done here
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Pipes between the ranks of a node (docs/rpipe.md), for Python.
+"""Pipes between the ranks of a node (docs/user/pipes.md), for Python.
 
     from mpi4py import MPI
     from headroom import rpipe
@@ -25,6 +25,8 @@ To wait for any of several pipes, with other things that poll(), selectors or an
     while rpipe.arm(reading=pipes):                   # until one of them is ready
         select.select([rpipe.descriptor()], [], [])
 """
+
+from __future__ import annotations
 
 import contextlib
 import ctypes
@@ -140,7 +142,7 @@ class Pipe:
         self._pipe: ctypes.c_void_p | None = ctypes.c_void_p()
         _check(_library.rpipe_open(self._pipe, peer, role, options))
 
-    def __enter__(self) -> "Pipe":
+    def __enter__(self) -> Pipe:
         return self
 
     def __exit__(self, kind, *_) -> None:

@@ -5,6 +5,8 @@ launcher that belongs to the program's MPI, which starts `headroom run` once a r
 launcher's exit status.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
@@ -69,7 +71,7 @@ def launch(ranks: int, program: list[str], values: dict) -> int:
     environment = dict(os.environ) | found.environment
     environment.pop("HEADROOM_JOB", None)
     # As options, not in the environment, which Open MPI does not take to other nodes. What was not chosen each node chooses.
-    inner = [sys.executable, "-P", "-m", "headroom.start", "run", *settings.to_options(values), "--", *program]
+    inner = [*launcher.own_command(), "run", *settings.to_options(values), "--", *program]
     child = None
     received = []  # before there was anybody to tell
 

@@ -5,6 +5,8 @@ as starting Python three times). Whatever else is there - another command, -n, a
 which says what is wrong in one place. This module imports nothing but what Python itself has loaded by then.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 

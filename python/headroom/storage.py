@@ -3,6 +3,8 @@
 A job whose storage is full pauses (--storage-wait) rather than end; src/pager/store_room.h says how it goes on.
 """
 
+from __future__ import annotations
+
 import os
 import subprocess
 

@@ -7,7 +7,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def read_table(source: str) -> dict:
     """A table of the source tree's, `source` being where it lies under src/."""
-    import tomllib
+    try:
+        import tomllib
+    except ImportError:  # before Python 3.11
+        import tomli as tomllib
 
     packaged = os.path.join(HERE, os.path.basename(source))
     # An editable installation runs from the source tree.

@@ -4,6 +4,8 @@ Messages are those that bypass the MPI library, of collectives too, and one-side
 What a terminal has no room for is left out: the columns that say least, and the last ranks.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

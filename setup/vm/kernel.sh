@@ -1,13 +1,13 @@
 #!/bin/bash
-# Unpacks a Debian kernel that is newer than the system's under build/vm/kernel, for the virtual machine of `make check-vm`: the
-# newest of SUITE (trixie-backports) that has both its image and its modules. Nothing is installed, and apt's own lists are not
+# Unpacks a Debian kernel under build/vm/kernel-SUITE, for a virtual machine: the newest of SUITE (trixie-backports, which is newer
+# than the system's) that has both its image and its modules. Nothing is installed, and apt's own lists are not
 # touched. Once: what is there is used again. Prints the folder of its modules.
 #
 # usage: setup/vm/kernel.sh [SUITE]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 suite=${1:-trixie-backports}
-place=$PWD/build/vm/kernel
+place=$PWD/build/vm/kernel-$suite
 root=$place/root
 
 unpacked() { ls -d "$root"/usr/lib/modules/*/ 2>/dev/null | tail -n 1; }
@@ -17,7 +17,7 @@ if ! complete; then
   rm -rf "$place"
   mkdir -p "$place/apt/lists/partial" "$place/apt/cache/archives/partial"
   architecture=$(dpkg --print-architecture)
-  archive=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' 'Created-By: Packages' | awk '$2 == "Debian" && !n++ {print $1}')
+  archive=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 'Created-By: Packages' | awk '$2 == "Debian" && $3 == "Debian" && !n++ {print $1}')
   [ -n "$archive" ] || { echo "no Debian archive is among this system's package sources; the kernel cannot be fetched" >&2; exit 1; }
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive $suite main" >"$place/apt/sources.list"
   options=(-qq -o Dir::Etc::sourcelist="$place/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
@@ -28,7 +28,7 @@ if ! complete; then
     for package in "linux-binary-$version" "linux-binary-unsigned-$version" "linux-image-$version" "linux-image-$version-unsigned"; do
       if [ -z "$found" ] && apt-cache "${options[@]}" show "$package" >/dev/null 2>&1; then found="$version $package"; fi
     done
-  done < <(apt-cache "${options[@]}" pkgnames linux- | sed -nE "s/^linux-(modules|image)-([0-9].*deb[0-9]*.*-$architecture)$/\2/p" |
+  done < <(apt-cache "${options[@]}" pkgnames linux- | sed -nE "s/^linux-(modules|image)-([0-9].*-$architecture)$/\2/p" |
     grep -vE 'cloud|rt-|dbg' | sort -Vru)
   read -r version package <<<"$found"
   [ -n "$package" ] || { echo "no kernel found in $suite" >&2; exit 1; }
@@ -36,7 +36,10 @@ if ! complete; then
   if apt-cache "${options[@]}" show "linux-modules-$version" >/dev/null 2>&1; then wanted+=("linux-modules-$version"); fi
   (cd "$place" && apt-get "${options[@]}" download "${wanted[@]}" >&2 && for file in *.deb; do dpkg-deb -x "$file" root; done && rm -f ./*.deb)
   modules=$root/usr/lib/modules/$version
-  [ -e "$root/usr/lib" ] && ln -sfn usr/lib "$root/lib"
+  if [ -d "$root/lib" ] && [ ! -L "$root/lib" ]; then # releases before Debian 12 have it there
+    mkdir -p "$root/usr" && cp -r "$root/lib" "$root/usr/" && rm -r "$root/lib"
+  fi
+  ln -sfn usr/lib "$root/lib"
   for image in "$modules/vmlinuz" "$modules/vmlinuz.unsigned" "$root/boot/vmlinuz-$version"; do
     if [ -e "$image" ] && [ ! -e "$modules/vmlinuz" ]; then ln -s "$image" "$modules/vmlinuz"; fi
   done

@@ -1,10 +1,14 @@
-"""Generates settings_table.h (C++), settings_table.py and docs/settings.md from settings.toml.
+"""Generates settings_table.h (C++), settings_table.py and docs/user/settings.md from settings.toml.
 
 usage: generate_settings.py cpp|python|markdown settings.toml OUTPUT
 """
 
 import sys
-import tomllib
+
+try:
+    import tomllib
+except ImportError:  # before Python 3.11
+    import tomli as tomllib
 from pathlib import Path
 
 

@@ -5,7 +5,7 @@
 //   Record, ring, heap (own_memory())   ── open, notices ──►  mirrored Record, ring, heap (the mirror's file)
 //   taken, marks, peer_closed           ◄──── back ────────   taken, marks, peer_closed
 //
-// A notice is sent when it is written, whatever becomes of it there: who writes may call nothing of ours again before its
+// A notice is sent when it is written, whatever becomes of it there: a writer may call nothing of ours again before its
 // message is needed. What is on its way is bounded by what the direction's heap and width allow. For the same reason what the
 // reader gives back is told at once. Numbers of notices, buffers and places in the heap are the same on both sides: a place is
 // used again only once the reader's having freed it has come back.

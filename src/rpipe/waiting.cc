@@ -69,8 +69,8 @@ int Waiter::pause() {
   if (announced_) {
     sleep(left);
   }
-  // Announced anew each time: the word is one for all threads, and whoever rang has taken it back. Nobody else takes it back:
-  // another thread may sleep by it.
+  // Announced anew each time: the word is one for all threads, and the peer that rang has taken it back. Nobody else takes it
+  // back: another thread may sleep by it.
   bell_ = own_root().bell.load(std::memory_order_acquire);
   own_root().sleeps.fetch_or(kAsleep, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring()

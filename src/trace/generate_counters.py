@@ -1,10 +1,14 @@
-"""Generates counter_table.h (C++) or the counter part of docs/counters.md from counters.toml.
+"""Generates counter_table.h (C++) or the counter part of docs/user/counters.md from counters.toml.
 
 usage: generate_counters.py cpp|markdown counters.toml OUTPUT
 """
 
 import sys
-import tomllib
+
+try:
+    import tomllib
+except ImportError:  # before Python 3.11
+    import tomli as tomllib
 from pathlib import Path
 
 

@@ -61,7 +61,7 @@ def test_help_is_not_cut_and_in_the_order_of_use():
         text = plain_run([HEADROOM, *words, "--help"], env=environment() | {"COLUMNS": "80"}).stdout
         assert "..." not in text.split("Commands:")[1], text
     listed = plain_run([HEADROOM, "--help"]).stdout.split("Commands:")[1]
-    assert re.findall(r"^  (\w+)", listed, re.M) == ["run", "doctor", "report", "top", "storage", "bench", "simulate"]
+    assert re.findall(r"^  (\w+)", listed, re.M) == ["run", "doctor", "report", "top", "storage", "bench", "simulate", "where"]
     text = re.sub(r"\s+", " ", plain_run([HEADROOM, "run", "--help"]).stdout)
     assert text.startswith("Usage: headroom run [OPTIONS] PROGRAM [ARGS]...")
     assert "A SIZE is 512M or 1.5G" in text
@@ -287,15 +287,25 @@ def test_public_headers(compiler, flags, tmp_path):
 
 @only_in_suites  # it compiles everything once more
 def test_wheel_in_a_clean_environment(tmp_path):
-    """`pip install .` where nothing of this checkout is known: the headers of MPI are fetched, the command works."""
+    """`pip install .` where nothing of this checkout is known: the headers of MPI are fetched if that is asked for, the command
+    works and has its manual pages."""
     subprocess.run([BUILD / "venv/bin/python", "-m", "venv", tmp_path / "clean"], check=True)
-    env = {name: value for name, value in environment().items() if name != "CMAKE_ARGS"}
+    env = environment() | {"CMAKE_ARGS": "-DHEADROOM_FETCH_MPI_HEADERS=ON"}
     install = [tmp_path / "clean/bin/pip", "install", "-q", f"--config-settings=build-dir={tmp_path}/build", ROOT]
     subprocess.run([str(word) for word in install], check=True, env=env, timeout=280)
     command = tmp_path / "clean/bin/headroom"
     assert plain_run([command, "doctor"]).returncode == 0
+    assert (tmp_path / "clean/share/man/man1/headroom-run.1").exists()
     done = plain_run([command, "run", "--memory", "64M", sys.executable, "-c", "print(sum(range(10)))"])
     assert done.stdout == "45\n", done.stderr
+
+
+def test_mpi_headers_are_not_downloaded_unasked(tmp_path):
+    command = [BUILD / "venv/bin/cmake", "-S", ROOT, "-B", tmp_path]
+    done = plain_run(command, env=environment() | {"CMAKE_ARGS": ""})
+    assert done.returncode != 0
+    said = " ".join(done.stderr.split())
+    assert "No MPI headers were given. Set HEADROOM_MPICH_INCLUDE" in said and "HEADROOM_FETCH_MPI_HEADERS=ON" in said
 
 
 def test_storage_prefers_disks_without_moving_parts(monkeypatch, tmp_path):

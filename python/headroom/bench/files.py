@@ -6,6 +6,8 @@ the machine disturbs all of them: the library with its defaults, the library wit
 apart by Headroom alone, and with --left each node has a memory cgroup of its own.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import statistics
@@ -29,6 +31,7 @@ from headroom.bench.programs import (
     write_figures,
 )
 from headroom.errors import Refused
+from headroom.launcher import own_command
 
 SOURCE = Path(__file__).parent / "files.c"
 PATTERNS = {
@@ -71,7 +74,7 @@ class Sides(NamedTuple):
 
 def sides_of(start: list, emulate: list, nodes: int) -> dict[str, Sides]:
     plain = [*start, *emulate]
-    under = [*plain, sys.executable, "-P", "-m", "headroom.start", "run", "--summary", "off"]
+    under = [*plain, *own_command(), "run", "--summary", "off"]
     several = [f"cb_nodes={nodes}", "cb_config_list=*:*"]
     sides = {"library": Sides(plain, [])}
     for buffer in BUFFERS:
@@ -196,7 +199,7 @@ def rooms_of(left: str, nodes: int) -> list[int]:
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
 @click.option("--plot", "plot_file", type=OUTPUT, help="file that takes a drawing, SVG")
 def io(prefixes, patterns, rounds, ranks, nodes, size, lefts, folder, json_file, plot_file) -> None:
-    """Collective reads and writes of one file (docs/collective_io.md): the MPI library's, and Headroom's.
+    """Collective reads and writes of one file (docs/user/files.md): the MPI library's, and Headroom's.
 
     Times are medians; beside each is how many times Headroom's it is. "library": with its defaults; "library, 4M": with that
     buffer, and an aggregator on each node. "growth": by how much the rank grew that grew most; of Headroom that counts a

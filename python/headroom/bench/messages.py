@@ -25,6 +25,7 @@ from headroom.bench.programs import (
     write_figures,
 )
 from headroom.errors import Refused
+from headroom.launcher import own_command
 from headroom.rank import check_output
 
 SOURCE = Path(__file__).parent / "messages.c"
@@ -102,7 +103,7 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     settings = (NETWORK if elsewhere else CROWDED if crowded else SINGLE_COPY)[found.kind]
     start, what = [*found.command, "-n", ranks], group.split()[0]
     under = [*start, *(["sh", "-c", ON_NODE_OF_ITS_OWN, f"bench-{os.getpid()}"] if elsewhere else [])]
-    under += [sys.executable, "-P", "-m", "headroom.start", "run", "--summary", "off", "--direct", "on"]
+    under += [*own_command(), "run", "--summary", "off", "--direct", "on"]
     sides = [([*start, program, what], setting) for setting in (*settings, settings[0])]
     sides.append(([*under, program, what], settings[0] if elsewhere else {}))
     more = {"turns": ["--mode", "turns"]} if group == "work" else {}
@@ -114,7 +115,7 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
     label = f"measuring {prefix.name}, {group}"
     with click.progressbar(length=rounds * len(sides), label=label, file=sys.stderr) as bar:
         for _ in range(rounds):
-            for taken, (command, setting) in zip(runs, sides, strict=True):
+            for taken, (command, setting) in zip(runs, sides):
                 taken.append(run_program(command, found.environment | setting))
                 bar.update(1)
     figures = [medians(taken) for taken in runs]
@@ -124,7 +125,7 @@ def measure(prefix: Path, group: str, program: Path, rounds: int, compare: list[
         best = min(side[key] for side in plain)
         names = [*more, *(name for name, several in compared.items() for _ in several)]
         others: dict[str, float] = {}
-        for name, side in zip(names, figures[len(settings) + 2 :], strict=True):
+        for name, side in zip(names, figures[len(settings) + 2 :]):
             others[name] = min(side[key], others.get(name, side[key]))
         if group == "work":
             milliseconds = float(key[0].split()[0])  # "1 ms of work, ..."

@@ -12,6 +12,8 @@ the same run; for applications it is the time in memory if that is longer: plain
 shorter (where ranks share cores, the library may lose more in its waiting than memory costs).
 """
 
+from __future__ import annotations
+
 import contextlib
 import mmap
 import os
@@ -41,6 +43,7 @@ from headroom.bench.programs import (
     write_figures,
 )
 from headroom.errors import Refused
+from headroom.launcher import own_command
 
 PHASES = Path(__file__).parent / "paging.c"
 APPLICATIONS = Path(__file__).parent / "applications.c"
@@ -75,7 +78,7 @@ def name_phases(lines: list[list[str]]) -> dict[str, list[Phase]]:
     """Phases by name; of several passes of a kind the first is told from the later ones."""
     found: dict[str, list[Phase]] = {}
     names = [line[0].split(":")[0] for line in lines]
-    for name, line in zip(names, lines, strict=True):
+    for name, line in zip(names, lines):
         phase = Phase(*(float(word) for word in line[1:]))
         if names.count(name) > 1:
             name += ", later passes" if f"{name}, first pass" in found else ", first pass"
@@ -84,7 +87,7 @@ def name_phases(lines: list[list[str]]) -> dict[str, list[Phase]]:
 
 
 def median_of(phases: list[Phase]) -> Phase:
-    return Phase(*(statistics.median(values) for values in zip(*phases, strict=True)))
+    return Phase(*(statistics.median(values) for values in zip(*phases)))
 
 
 def disk_speeds(program: Path, folder: str, environment: dict[str, str]) -> dict[str, float]:
@@ -132,7 +135,7 @@ class Side(NamedTuple):
 
 
 def sides_of(swap: bool, limits: bool, peers: list[str], engines: list[str], storage: str) -> list[Side]:
-    command = [sys.executable, "-P", "-m", "headroom.start", "run", "--summary", "off", "--storage", storage, "--engine"]
+    command = [*own_command(), "run", "--summary", "off", "--storage", storage, "--engine"]
     run = [*command, engines[0]]
     sides = [Side("plain", [], False, False), Side("again", [], False, False)]
     sides.append(Side("enough", run, False, False, enough=True))

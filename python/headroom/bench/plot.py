@@ -47,7 +47,7 @@ def draw(rows: list[dict]) -> str:
         figure, axes = plt.subplots(
             len(groups), 1, figsize=(9, sum(heights) + 0.8), squeeze=False, height_ratios=heights, layout="constrained"
         )
-        for (name, members), area in zip(groups, axes[:, 0], strict=True):
+        for (name, members), area in zip(groups, axes[:, 0]):
             _draw_group(area, name, members)
         axes[-1, 0].set_xlabel("speed; in memory, without Headroom = 1; black: what the disk allows")
         labelled = max(axes[:, 0], key=lambda area: len(area.get_legend_handles_labels()[1]))

@@ -1,6 +1,8 @@
 """Drawings of what changes with something: `headroom bench io` with the memory that is left, `headroom bench rpipe` with
 the size of a message. A panel for each pattern or kind, a line for each side."""
 
+from __future__ import annotations
+
 from itertools import groupby
 from typing import NamedTuple
 
@@ -26,7 +28,7 @@ def _draw(axes, panel: Panel, ours: tuple[str, ...]) -> None:
     for side, values in panel.lines.items():
         colour, mark = OURS if side in ours else next(marks)
         there = [(at, value) for at, value in enumerate(values) if value]
-        axes.plot(*zip(*there, strict=True) if there else ([], []), color=colour, marker=mark, markersize=5, label=side)
+        axes.plot(*zip(*there) if there else ([], []), color=colour, marker=mark, markersize=5, label=side)
     axes.set_xticks(range(len(panel.across)), panel.across, rotation=45 if len(panel.across) > 6 else 0)
     axes.set_xlim(-0.4, len(panel.across) - 0.6)
     axes.set_yscale("log")

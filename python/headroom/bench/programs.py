@@ -1,5 +1,7 @@
 """What the benchmarks share: the MPI that is measured, compiling a program with it, running it."""
 
+from __future__ import annotations
+
 import contextlib
 import importlib.util
 import json
@@ -65,7 +67,7 @@ def launcher_of(program: Path) -> launcher.Launcher:
 def check_outputs(json_file: Path | None, plot_file: Path | None) -> None:
     """Refuses now what could not be written at the end."""
     if plot_file and importlib.util.find_spec("matplotlib") is None:
-        raise Refused("--plot needs matplotlib: pip install 'headroom[report]'")
+        raise Refused("--plot needs matplotlib: pip install matplotlib")
     for file, option in ((json_file, "--json"), (plot_file, "--plot")):
         if file:
             check_output(file, option)

@@ -25,6 +25,7 @@ from headroom.bench.programs import (
     output_of,
     write_figures,
 )
+from headroom.launcher import own_command
 from headroom.rank import library_path
 
 SOURCE = Path(__file__).parent / "rpipe.c"
@@ -69,7 +70,7 @@ def rows_of(mpi: str, under: str, figures: Figures) -> list[Row]:
 def measure(prefix: Path, program: Path, rounds: int, words: list) -> list[Row]:
     found = launcher_of(program)
     plain = [*found.command, "-n", 2]
-    under = [*plain, sys.executable, "-P", "-m", "headroom.start", "run", "--summary", "off"]
+    under = [*plain, *own_command(), "run", "--summary", "off"]
     sides = {"plain": plain, "Headroom": under}
     runs: dict[str, list[Figures]] = {side: [] for side in sides}
     label = f"measuring {prefix.name}"
@@ -107,7 +108,7 @@ def show(rows: list[Row]) -> None:
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
 @click.option("--plot", "plot_file", type=OUTPUT, help="file that takes a drawing of handing, SVG")
 def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file, plot_file) -> None:
-    """Handing a message over by a pipe (docs/rpipe.md), by messages and by windows of MPI, between two ranks of a node.
+    """Handing a message over by a pipe (docs/user/pipes.md), by messages and by windows of MPI, between two ranks of a node.
 
     Pipes to other nodes go by messages of MPI: what that costs on one node is measured with --backend mpi.
 

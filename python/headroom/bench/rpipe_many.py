@@ -1,6 +1,8 @@
 """`headroom bench rpipe --group random` and `one-core`: many ranks that write to each other at random, and two ranks on one
 processor, by pipes and by the least that the machine takes (rpipe_many.c)."""
 
+from __future__ import annotations
+
 import statistics
 import sys
 from pathlib import Path

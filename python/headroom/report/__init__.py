@@ -1,5 +1,7 @@
 """`headroom report`: one page about a run that was traced with `headroom run --trace DIRECTORY`."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import socket
@@ -42,7 +44,7 @@ def report(directory: Path, output: Path | None, measure: bool, as_json: bool) -
     path = output or directory / "report.html"
     if not as_json:
         if find_spec("matplotlib") is None:
-            raise Refused("the drawings need matplotlib: pip install 'headroom[report]', or --json for words only")
+            raise Refused("the drawings need matplotlib: pip install matplotlib, or --json for words only")
         check_output(path, "--output")
     try:
         with progress_of("reading the trace", sum(path.stat().st_size for path in trace_files(directory))) as done:

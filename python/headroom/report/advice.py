@@ -4,7 +4,7 @@ from headroom.report.messages import advise_on_messages
 from headroom.report.trace import COMPUTES, READY, Node, Process
 
 MIB = 1 << 20
-# What moving memory costs beside waiting for it (docs/out_of_core.md: 70 to 85 us a block of 256 KiB, 5 to 18 us a fault).
+# What moving memory costs beside waiting for it (docs/results/paging.md: 70 to 85 us a block of 256 KiB, 5 to 18 us a fault).
 MOVED_A_SECOND = 3000  # MiB that a processor moves
 FAULT_S = 10e-6
 LITTLE = 0.05  # of the processes' time

@@ -100,14 +100,14 @@ def memory(node: Node) -> str:
     layers = [[value / MIB for value in _value_at(each, times, "resident")] for each in node.processes]
     names = [process.name for process in node.processes]
     if len(layers) > MOST_STACKED:
-        layers, names = [[sum(values) for values in zip(*layers, strict=True)]], [f"{len(names)} processes"]
+        layers, names = [[sum(values) for values in zip(*layers)]], [f"{len(names)} processes"]
     colours = colormaps["viridis"]([0.15 + 0.75 * index / max(len(layers) - 1, 1) for index in range(len(layers))])
     axes.stackplot(times, layers, labels=names, colors=colours, linewidth=0)
     budget = node.processes[0].budget / MIB
     axes.axhline(budget, color=BUDGET, linewidth=1.4, linestyle="--", label="budget")
     if node.armed is not None:
         axes.axvline(node.armed, color=plt.rcParams["text.color"], linewidth=1.2, linestyle=":", label="resident from here")
-    axes.set_ylim(0, max(budget * 1.08, max(map(sum, zip(*layers, strict=True)), default=0) * 1.05))
+    axes.set_ylim(0, max(budget * 1.08, max(map(sum, zip(*layers)), default=0) * 1.05))
     _legend(axes)
     return as_svg(figure)
 
@@ -196,12 +196,12 @@ def _in_units(most: float, units: tuple[str, ...], step: int) -> tuple[str, int]
 
 def _draw_ways(axes, lengths: dict[str, list[int]], units: tuple[str, ...], step: int) -> None:
     """A bar for each rank, its parts one behind the other."""
-    unit, factor = _in_units(max(map(sum, zip(*lengths.values(), strict=True))), units, step)
+    unit, factor = _in_units(max(map(sum, zip(*lengths.values()))), units, step)
     begins = [0.0] * len(next(iter(lengths.values())))
     for way, counted in lengths.items():
         scaled = [length / factor for length in counted]
         axes.barh(range(len(begins)), scaled, 0.76, left=begins, color=WAYS[way], label=way)
-        begins = [begin + length for begin, length in zip(begins, scaled, strict=True)]
+        begins = [begin + length for begin, length in zip(begins, scaled)]
     axes.set_xlabel(unit)
     axes.set_xlim(0, max(begins) * 1.03 or 1)
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=factor == 1))

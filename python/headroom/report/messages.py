@@ -5,6 +5,8 @@ within a record, fetched by its receiver, copied aside, or through a ring. The f
 two, and fetching by the receiver, so the ways of all ranks together make up what was sent, those of one rank need not.
 """
 
+from __future__ import annotations
+
 from headroom.report.trace import Node
 from headroom.tables import read_table
 

@@ -36,7 +36,7 @@ def resolve(nodes: list[Node]) -> dict[tuple[str, int], str]:
         lines = done.stdout.splitlines()
         if done.returncode != 0 or len(lines) != 2 * len(ordered):
             continue
-        for offset, function, place in zip(ordered, lines[::2], lines[1::2], strict=True):
+        for offset, function, place in zip(ordered, lines[::2], lines[1::2]):
             where = re.sub(r" \(discriminator \d+\)", "", place)
             file, _, line = where.rpartition(":")
             shown = f"{Path(file).name}:{line}" if not where.startswith("?") else Path(module).name

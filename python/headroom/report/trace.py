@@ -4,12 +4,13 @@ The files are written by src/trace/recorder.cc: an eight-byte mark, then events 
 event of a node. The files may be larger than memory: they are read in pieces, and what is finer than a drawing shows is merged.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 NAME = re.compile(r"(.*)-(\d+)\.trace")  # host and process
@@ -19,7 +20,7 @@ BEGIN, SAMPLE, RUN_STATE, SITE, FRAME, MODULE, LOST, ARMED = range(1, 9)
 COMPUTES, BLOCKED, READY = range(3)
 
 
-@dataclass(slots=True)
+@dataclass
 class Sample:
     at: float
     resident: int
@@ -106,7 +107,7 @@ def _merged(states: list[tuple[float, int]]) -> list[tuple[float, int]]:
             at += seconds
         spent.clear()
 
-    for (since, state), (until, _) in pairwise(states):
+    for (since, state), (until, _) in zip(states, states[1:]):
         while since < until:
             part_ends = begin + (part + 1) * step
             if since >= part_ends:
