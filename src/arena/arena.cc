@@ -213,7 +213,7 @@ Status commit(Partition& partition, uint64_t bytes, bool accessible) {
     advise_small_pages(partition.base + before, grown);  // what is given leave and loses it then joins its neighbours, too
     advise_small_pages(partition.alias + before, grown);
   }
-  // release: pairs with the acquire in find_offset(): whoever sees the size sees the mapping.
+  // release: pairs with the acquire in find_offset(): a thread that sees the size sees the mapping.
   partition.committed.store(after, std::memory_order_release);
   return Status::kOk;
 }

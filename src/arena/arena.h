@@ -10,7 +10,7 @@
 // region"), so a block's view is not always base + offset; view_of_block() knows.
 //
 // The block table has one word a block, in shared memory, changed with atomic operations only. Its fields are below;
-// which transition is made where is drawn in pager/pager.h. Who counts as resident is what the word says, never what the
+// which transition is made where is drawn in pager/pager.h. What counts as resident is what the word says, never what the
 // kind of a fault suggests.
 //
 // This folder knows nothing of where blocks go when memory is short.
@@ -51,7 +51,7 @@ inline constexpr uint64_t kWritable = 1 << 6;  // the view, or what is mapped of
 inline constexpr uint64_t kMarker = 1 << 7;    // read ahead and left unmapped, so that its first use moves the window on
 inline constexpr uint64_t kOutOnce = 1 << 8;   // was evicted
 inline constexpr uint64_t kOutTwice = 1 << 9;  // was evicted again
-inline constexpr uint64_t kShared = 1 << 10;   // forked children map its memory: who holds it waits for the pager
+inline constexpr uint64_t kShared = 1 << 10;   // forked children map its memory: a thread that holds it waits for the pager
 inline constexpr uint64_t kPinned = 1 << 11;   // one of the holds lasts as long as the content (pager::pin)
 inline constexpr uint64_t kLocked = 1 << 12;   // another lasts until munlock (pager::try_lock)
 inline constexpr uint64_t kUndefined =

@@ -149,7 +149,7 @@ void submit(FileJob& job) {
   Queue& jobs = queue();
   {
     const base::LockHolder lock(jobs.lock);
-    jobs.has_worker = jobs.has_worker || pager::start_thread(work, nullptr);
+    jobs.has_worker = jobs.has_worker || pager::start_thread("headroom-files", work, nullptr);
     if (jobs.has_worker) {
       *jobs.last = &job;
       jobs.last = &job.next;

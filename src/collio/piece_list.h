@@ -4,7 +4,7 @@
 // of variable length (7 bits a byte, the low ones first), with a checkpoint every 256 pieces to begin from. Neighbours are one
 // piece. The list of a view is that of its file type, once; a ViewOfPieces repeats it.
 //
-// The owner of a list alone changes it; whoever walks it must not outlive it. Memory is malloc()'s.
+// The owner of a list alone changes it; a walk must not outlive it. Memory is malloc()'s.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The plan of a collective call: who aggregates which part of the file, with how large windows. Pure functions, without MPI.
+// The plan of a collective call: which rank aggregates which part of the file, with how large windows. Pure functions, without
+// MPI.
 //
 // After Lu, Chen, Thakur and Zhuang, "Memory-Conscious Collective I/O for Extreme Scale HPC Systems" (ROSS 2013): nodes whose
 // accesses do not mix are groups of their own, and what a node does is bounded by the memory that it has left. The paper then
@@ -73,8 +74,8 @@ int deal(const NodeAccess* nodes, int count, int64_t begin, int64_t end, const P
 
 /// Orders the nodes by where they begin, and deals each group of nodes whose ranges overlap its own range; `nodes` is changed.
 /// A group without a node above the floor is merged with the next one; the last such group is served by nodes that access
-/// nothing (first >= end) or by whoever serves the one before. With fewer aggregators than nodes there is one group. Returns
-/// the number of domains, at most `count`, in the order of the file.
+/// nothing (first >= end) or by the aggregator that serves the one before. With fewer aggregators than nodes there is one
+/// group. Returns the number of domains, at most `count`, in the order of the file.
 int make_domains(NodeAccess* nodes, int count, const PlanLimits& limits, Domain* domains);
 
 /// Whether some ranks' ranges overlap, so that there is something to gain by aggregating. `order`: room for `size` numbers.

@@ -1,4 +1,5 @@
-// The memory that the program reads into or writes from, as a stream of bytes. It may be evictable: who touches it waits.
+// The memory that the program reads into or writes from, as a stream of bytes. It may be evictable: a thread that touches it
+// may wait.
 #pragma once
 
 #include <cstdint>

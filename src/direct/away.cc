@@ -13,7 +13,7 @@ void Endpoint::go_away() {
   if (!threads_.may_be_several() && posted_.count() == 0 && streams_in_ == nullptr && streams_out_ == nullptr) {
     return;
   }
-  if (!has_helper_.exchange(true) && !pager::start_thread(help, this)) {
+  if (!has_helper_.exchange(true) && !pager::start_thread("headroom-away", help, this)) {
     has_helper_.store(false);
     return;
   }

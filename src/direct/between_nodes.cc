@@ -163,7 +163,7 @@ void Endpoint::take_remote_message(int rank, const WireRecord& wire) {
   Transfer& transfer = *new (record->payload()) Transfer{};
   transfer.bytes = wire.bytes;
   if (eager) {
-    // As what the helper has copied aside (away.cc): who receives it gives the copy back.
+    // As what the helper has copied aside (away.cc): the receiver gives the copy back.
     void* const aside = memory_.allocate(wire.bytes);
     if (aside == nullptr) {
       memory_.die_without("a message of another node");

@@ -1,4 +1,4 @@
-// Messages between nodes, matched by this layer (setting `--between own`); see docs/between_nodes.md.
+// Messages between nodes, matched by this layer (setting `--between own`); see docs/dev/between_nodes.md.
 //
 //   sender                                                        receiver
 //   up to 64 KiB:   EAGER ──────────────────────────────────────► its own channel ──► matching, as from a node-mate

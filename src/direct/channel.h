@@ -3,7 +3,7 @@
 // One writer and one reader, no lock, no limit: neither ever waits for the other. Records lie one after another in chunks of
 // 32 KiB that the writer owns; a full chunk names the next one. A record begins on a line of 64 bytes with a header, and its
 // payload follows at once, so that a short message is one line: one transfer of a line between two cores, which is what a
-// message costs (docs/experiments.md has the figures). Records that follow each other without an answer in between begin on
+// message costs (docs/dev/decisions.md has the figures). Records that follow each other without an answer in between begin on
 // half lines, so that fewer lines pass; the writer has a line that is shared with a record before then, since it just wrote it.
 // Both sides keep a record for as long as they like; when all records of a chunk that was read to its end have been given back
 // by both, the writer may use the chunk again.
@@ -75,7 +75,7 @@ inline void prefetch_to_write(const void* line) {
 bool can_pass_on();
 
 /// Moves lines that were just written from this core's own caches to the one that all cores share, from where another core has
-/// them sooner (docs/experiments.md has the figures). Processors that cannot do that pass over the instruction.
+/// them sooner (docs/dev/decisions.md has the figures). Processors that cannot do that pass over the instruction.
 inline void pass_on([[maybe_unused]] const void* begin, [[maybe_unused]] uint64_t bytes) {
 #if defined(__x86_64__)
   for (uint64_t at = 0; at < bytes; at += kLineBytes) {

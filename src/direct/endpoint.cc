@@ -341,7 +341,7 @@ void Endpoint::receive(Receiving& receiving) {
   {
     const Guard guard(*this);
     // Where others are posted the program is about to wait for many. Looking at the channels takes the lines that come next
-    // from those who are writing them, and a receive need not: who waits will.
+    // from the ranks that are writing them, and a receive need not: the rank does when it waits.
     if (!take_waiting(receiving, posted_.count() == 0)) {
       post(receiving);
       return;

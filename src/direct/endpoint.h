@@ -103,7 +103,7 @@ class LeftSendings {
 struct Receiving : PostedReceive {
   Content into = {};
   std::atomic<bool> complete = false;
-  // Whoever waits for it asks finish() again and again, so a long content may be left to that (apart.cc).
+  // The thread that waits for it asks finish() again and again, so a long content may be left to that (apart.cc).
   bool may_be_left = false;
   std::atomic<bool> is_left = false;
   bool cancelled = false;

@@ -19,7 +19,7 @@ constexpr uint64_t kChunkBytes = 2048;       // of elements that are folded at a
 constexpr uint64_t kShortBytes = 64;         // folded at once, if there are no gaps
 constexpr uint64_t kLockedBytes = 64 << 10;  // folded under one lock
 
-/// Holds `folding` of a part. Whoever has it touches nothing that could have to be waited for.
+/// Holds `folding` of a part. Its holder touches nothing that could have to be waited for.
 class FoldingLock {
  public:
   FoldingLock(Endpoint& endpoint, const WindowPart& part) : word_(endpoint.memory().at<WindowControl>(part.control)->folding) {

@@ -126,7 +126,7 @@ Layout* LayoutBuilder::finish(MessageMemory& memory, int64_t extent) const {
 }
 
 void let_go(Layout* layout, MessageMemory& memory) {
-  // acq_rel: whoever used it before has finished.
+  // acq_rel: a process that used it before has finished.
   if (layout != nullptr && layout->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     memory.release(layout, layout_bytes(layout->runs));
   }

@@ -2,8 +2,8 @@
 //
 // One file in memory, mapped whole by every process, with an area for each: the owner of an area allocates from it, everybody
 // reads and writes there. What passes between processes are offsets from the beginning of the mapping. It never pages: it is
-// neither evictable nor locked, grows as it is used, and its size is counted in the ledger (docs/direct.md). Small pieces are
-// for channels and transfers, large ones for content that is copied aside; what is given back is kept for the next of that
+// neither evictable nor locked, grows as it is used, and its size is counted in the ledger (docs/dev/direct.md). Small pieces
+// are for channels and transfers, large ones for content that is copied aside; what is given back is kept for the next of that
 // size.
 //
 // Thread-safe. Allocates nothing elsewhere.

@@ -24,7 +24,7 @@ constexpr int kLooksBeforePreparing = 4;
 constexpr uint64_t kPreparedBytes = 16 << 10;
 constexpr int kLooksOfMany = 10;  // so many between yields where the sender may be waiting for this processor
 
-/// Whoever looks at a line takes it from its writer, who must get it back to write; so a receiver looks first when a message is
+/// A look at a line takes it from its writer, which must get it back to write; so a receiver looks first when a message is
 /// likely to be there: this long after it began, in pauses, according to what was when it looked.
 uint8_t next_delay(uint8_t delay, bool was_there) {
   if (was_there) {

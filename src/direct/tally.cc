@@ -12,7 +12,7 @@ Tally* Endpoint::make_tally() {
   const Guard guard(*this);
   for (Tally** link = &free_tallies_; *link != nullptr; link = &(*link)->next) {
     Tally* tally = *link;
-    // acquire: pairs with the release below; whoever had it reads nothing there any more.
+    // acquire: pairs with the release below; its former users read nothing there any more.
     if (tally->let_go.load(std::memory_order_acquire) == tally->ranks) {
       *link = tally->next;
       tally->let_go.store(0, std::memory_order_relaxed);

@@ -35,7 +35,7 @@ Pieces copy_pieces(Sharing& sharing, const Content& from, const Content& to, con
       }
     }
     at = end;
-    // acq_rel: whoever finishes has all that the other side wrote.
+    // acq_rel: the side that finishes has all that the other side wrote.
     if (sharing.done_pieces.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) {
       return Pieces::kComplete;
     }

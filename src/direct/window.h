@@ -1,7 +1,7 @@
 // Windows: memory of each rank of a node that the others read and write without its help (MPI's one-sided communication).
 //
 // A window is direct if each rank's part of it lies in that rank's evictable memory, which all processes of the node can map,
-// and nowhere else does anything of it happen: content is copied by whoever asks for it, under holds of the blocks
+// and nowhere else does anything of it happen: content is copied by the rank that asks for it, under holds of the blocks
 // (peer_hold.h), and ranks synchronise by words that lie in message memory, one WindowControl a rank. So no target takes part
 // in anything, and the MPI library never hears of it.
 //
@@ -11,7 +11,7 @@
 //   lock             `lock` of the target's control; who must wait leaves its mark in `waiting` and is rung
 //   accumulate       under `folding` of the target's control, a short spin lock held for at most one hold's content
 //
-// Stores of whoever has written come before the counter or lock word that tells of it (release), and non-temporal ones end
+// Stores of a rank that has written come before the counter or lock word that tells of it (release), and non-temporal ones end
 // with a fence of their own (copy.cc).
 #pragma once
 

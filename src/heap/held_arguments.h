@@ -2,7 +2,7 @@
 //
 // Where the engine serves the kernel nothing need be done. Where it does not, absent memory makes such a call fail with
 // EFAULT, or lose what it did (a child that is reaped while its status cannot be stored). So such arguments are held while
-// the call runs; arguments elsewhere, nearly all, cost a comparison. Why not syscall user dispatch: docs/pager.md.
+// the call runs; arguments elsewhere, nearly all, cost a comparison. Why not syscall user dispatch: docs/dev/pager.md.
 #pragma once
 
 #include <limits.h>

@@ -3,7 +3,7 @@
 // A library that registers memory with a card has the kernel pin it. Evicting a pinned page loses data: the file gets another
 // page, while the card writes to the old one. So cards are used by copying, where that was shown: received data goes through
 // the library's own buffers, and nothing is kept registered between messages. Which setting of which library does that is one
-// table, below; what it rests on is docs/mpi.md, *Network cards*. A transport without such a setting stays off, by name.
+// table, below; what it rests on is docs/dev/mpi.md, *Network cards*. A transport without such a setting stays off, by name.
 // (Windows that the library registers are held for their life: backend/windows.inc.)
 //
 // XPMEM and KNEM map or pin pages of other processes, and stay off. Cross-memory attach fails on memory that is on storage, but

@@ -13,7 +13,8 @@
 //   L4  at most `slots` members hold a slot, but for those admitted as overdue, or beside members that jump about in memory
 //       that is on storage and so leave their core idle (both counted).
 //
-// A dead member's claims are given back by whoever notices first (session.h); the exchange of `state` makes that once only.
+// A dead member's claims are given back by the member that notices first (session.h); the exchange of `state` makes that once
+// only.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +55,7 @@ inline MemberState state_in(uint32_t word) { return static_cast<MemberState>(wor
 inline uint32_t in_state(uint32_t word, MemberState state) { return (word & kUseBits) | static_cast<uint32_t>(state); }
 
 // While it is kRetired there is between the two what comes next, and which member is at it: should that one end meanwhile, too,
-// whoever notices goes on with it.
+// the member that notices goes on with it.
 inline constexpr int kNextShift = 3;
 inline constexpr int kRetirerShift = 6;
 inline uint32_t in_retirement(uint32_t word, MemberState next, int retirer) {
@@ -111,7 +112,7 @@ struct MemberSet {
 struct alignas(64) Member {
   std::atomic<uint32_t> state;  // MemberState, and the number of the place's use: state_of(), state_in()
   std::atomic<int32_t> pid;
-  std::atomic<uint32_t> counted;       // 1: it is one of `alive`; whoever sets it to 0 takes it off
+  std::atomic<uint32_t> counted;       // 1: it is one of `alive`; the process that sets it to 0 takes it off
   std::atomic<int32_t> rank;           // of MPI_COMM_WORLD; -1 before MPI_Init
   std::atomic<uint32_t> in_mpi;        // MpiState
   std::atomic<uint32_t> run_state;     // RunState

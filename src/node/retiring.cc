@@ -39,7 +39,7 @@ bool put_on(Ledger& ledger, Member& member) {
 namespace {
 
 /// Takes back what the process had whose member this one has made kRetired, or somebody who has ended since. Its place is free
-/// only when that is done: whoever took it before would lose what is his own. Who is told of it finds it so.
+/// only when that is done: a process that took it before would lose what is its own. One that is told of it finds it so.
 void finish_retiring(const Session& session, Member& member) {
   Ledger& ledger = *session.ledger;
   const uint32_t word = member.state.load(std::memory_order_acquire);

@@ -9,7 +9,7 @@ namespace headroom::node {
 /// Moves a member on; false if it is in another state than `from`. For the member itself.
 bool move_state(Member& member, MemberState from, MemberState to);
 
-/// No longer one of `alive`; whether it was the last. Once, whoever does it: a process may be killed while it leaves.
+/// No longer one of `alive`; whether it was the last. Once, whichever process does it: a process may be killed while it leaves.
 bool take_off(Ledger& ledger, Member& member);
 /// One of `alive` again, or now; whether there are more than cores by that, and so all wait in another way.
 bool put_on(Ledger& ledger, Member& member);

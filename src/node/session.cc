@@ -273,13 +273,13 @@ Status join_session(Session& session) {
   add_cores(*session.ledger);
   const bool crowds = put_on(*session.ledger, self);
   session.ledger->joined.fetch_add(1, std::memory_order_acq_rel);
-  // release: whoever sees it sees whose place it is now, and does not take it for its predecessor, who has died.
+  // release: a process that sees it sees whose place it is now, and does not take it for its predecessor, which has died.
   (void)move_state(self, MemberState::kJoining, MemberState::kAlive);
   choose_watched(session);
   if (crowds || is_crowded(*session.ledger) != was_crowded) {
     ring_everybody(session);  // they wait in another way now
   } else {
-    ring_watcher(session);  // whoever watched our successor should now watch us
+    ring_watcher(session);  // the process that watched our successor should now watch us
   }
   leave_ledger_with_supervisor();
   return Status::kOk;
@@ -310,7 +310,7 @@ Leaving leave_session(Session& session) {
   }
   session.ledger->held_slots.fetch_sub(self.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   note_ends_of_all(session);
-  // Before the last one is known: who joins after that is none of those that have left.
+  // Before the last one is known: a process that joins after that is none of those that have left.
   const uint32_t joined = session.ledger->joined.load(std::memory_order_acquire);
   const bool is_last = take_off(*session.ledger, self);
   return is_last && session.ledger->reported.exchange(joined, std::memory_order_acq_rel) != joined ? Leaving::kLast
@@ -328,7 +328,7 @@ void return_to_session(Session& session) {
 
 void abandon_session(Session& session) {
   if (session.self != nullptr && retire(session, *session.self, getpid(), MemberState::kAlive, MemberState::kLeft)) {
-    ring_everybody(session);  // whoever watched this process should now watch the next
+    ring_everybody(session);  // the process that watched this one should now watch the next
   }
   forget_session_in_child(session);
 }

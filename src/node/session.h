@@ -68,7 +68,7 @@ bool outlived_loss(const Session& session);
 /// What leaving was. kLast is for the last member, but once only for the same members (one may come back): the report is its.
 enum class Leaving { kHadLeft, kLeft, kLast };
 
-/// Leaves in order. The memory still exists until the process ends, so whoever watches us gives it back then.
+/// Leaves in order. The memory still exists until the process ends, so the process that watches us gives it back then.
 Leaving leave_session(Session& session);
 
 /// This process has left, since it was about to become another program, and goes on: that failed. For who has left, not for

@@ -36,9 +36,9 @@ void tell_of_rank(int rank, int pid, const char* program) {
       rank, pid, program);
 }
 
-/// Whether a process that is no rank was ended by something that is worth saying. Who started it knows how it ended; it may
-/// have ended by itself, though past us, or been told to, as a pool's workers are. If that cannot be told, its parent has
-/// waited for it.
+/// Whether a process that is no rank was ended by something that is worth saying. The process that started it knows how it
+/// ended; it may have ended by itself, though past us, or been told to, as a pool's workers are. If that cannot be told, its
+/// parent has waited for it.
 bool was_struck_down(int status) {
   const int number = status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   return number != 0 && number != SIGTERM && number != SIGINT && number != SIGHUP && number != SIGPIPE;
@@ -64,7 +64,7 @@ void note_end(const Session& session, Member& member, int process, int pidfd) {
     return;
   }
   if (retire(session, member, process, MemberState::kAlive, is_lost ? MemberState::kDied : MemberState::kLeft) && is_lost) {
-    // Whoever ended by an error of Headroom's, or aborted the job, has said so.
+    // A process that ended by an error of Headroom's, or aborted the job, has said so.
     if (session.ledger->failed_at_ns.load(std::memory_order_acquire) == 0 &&
         session.ledger->reporter.load(std::memory_order_acquire) == 0) {
       if (is_rank) {
@@ -94,10 +94,11 @@ bool has_ended(int process, uint64_t until_ns) {
 
 }  // namespace
 
-/// Whoever ends past us, or becomes another program, is noticed by who watches it; but the last to leave may be faster, and
-/// would leave the report to nobody. Who may be gone is known by its doorbell, which is not rung, so that nobody is woken. That
-/// is no proof: a process that has gone to another network namespace finds no doorbell. So its own socket is asked, which is of
-/// the namespace where it joined, or the process itself, which closes its doorbell a moment before it has ended.
+/// A process that ends past us, or becomes another program, is noticed by the one that watches it; but the last to leave may be
+/// faster, and would leave the report to nobody. Whether one may be gone is known by its doorbell, which is not rung, so that
+/// nobody is woken. That is no proof: a process that has gone to another network namespace finds no doorbell. So its own socket
+/// is asked, which is of the namespace where it joined, or the process itself, which closes its doorbell a moment before it has
+/// ended.
 void note_ends_of_all(const Session& session) {
   const int file = base::own(system_call(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const uint64_t until_ns = base::monotonic_ns() + kMomentOfEndingNs;

@@ -68,7 +68,7 @@ void list_resident(uint64_t first, uint64_t count) {
     if (!state.engine->serves_kernel() && !(run == 1 && keeps_its_rights(block))) {
       state.engine->map(view, true);  // sigsegv: give access back; user mode: no page may be left to a kernel access
     }
-    // Said afterwards: who holds a block that is said to be mapped hands it to the kernel at once.
+    // Said afterwards: a thread that holds a block that is said to be mapped hands it to the kernel at once.
     for (uint64_t mapped = block; mapped < block + run; ++mapped) {
       word_of(mapped).fetch_or(kMapped | kWritable, std::memory_order_acq_rel);
     }
@@ -93,8 +93,8 @@ void list_populated(uint64_t from, uint64_t to) {
   }
 }
 
-/// Lists what the kernel, or a peer, may be at work on, so that no page of it is missing. Who holds from now on waits until
-/// this process is armed. Before list_populated(): what a holder has written and let go of meanwhile is found by that.
+/// Lists what the kernel, or a peer, may be at work on, so that no page of it is missing. A thread that holds from now on waits
+/// until this process is armed. Before list_populated(): what a holder has written and let go of meanwhile is found by that.
 void list_held() {
   const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed);
   for (uint64_t block = 0; block < committed / kBlockBytes; ++block) {

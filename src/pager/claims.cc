@@ -2,8 +2,8 @@
 //
 // While memory is enough, what is allocated counts against the budget, and what is given up is punched at once; nobody watches.
 // A claim that does not fit makes the node short: every process arms (arming.cc), and from then on what is resident counts,
-// and the pager's thread does all this. One lock keeps the two apart. Who holds memory takes it only when the process arms, or
-// to pin, with signals blocked: signal handlers may do both.
+// and the pager's thread does all this. One lock keeps the two apart. A thread that holds memory takes it only when the process
+// arms, or to pin, with signals blocked: signal handlers may do both.
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "pager/pager.h"
@@ -159,7 +159,7 @@ Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
   return status;
 }
 
-bool is_armed_for_sure() {
+bool is_armed_once_settled() {
   if (__builtin_expect(!arms(), 1)) {
     return false;  // whatever begins now finds the hold
   }

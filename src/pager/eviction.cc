@@ -73,7 +73,7 @@ void undo_write(uint64_t block) {
   state.engine->map(view_of_block(*state.partition, block), writable);
   (void)make_transition(word_of(block), [writable](uint64_t word) { return next::undo_writing(word, writable); });
   state.resident.returned(block);
-  state.resident.look_later(block);
+  state.resident.move_behind_others(block);
   trace::count(Counter::kEvictionsGivenUp);
 }
 
@@ -238,7 +238,7 @@ int64_t evict_now(int64_t bytes, Found& found, bool used) {
     if ((word & kHoldMask) == 0 && (word & kDirty) == 0) {
       const uint64_t dropped = drop_run(block, static_cast<uint64_t>((bytes - leaving - 1) / kBlockBytes) + 1);
       if (dropped == 0) {
-        state.resident.look_later(block);
+        state.resident.move_behind_others(block);
       }
       leaving += static_cast<int64_t>(dropped * kBlockBytes);
       continue;
@@ -249,7 +249,7 @@ int64_t evict_now(int64_t bytes, Found& found, bool used) {
     const int64_t written = (word & kHoldMask) == 0 ? write_out(block) : 0;
     if (written == 0 && state.resident.next_victim() == block) {
       found.without_room = (word & kHoldMask) == 0 && !find_store_room(block * kBlockBytes) ? block : found.without_room;
-      state.resident.look_later(block);  // held, or there is no room for it on storage
+      state.resident.move_behind_others(block);  // held, or there is no room for it on storage
     }
     leaving += written;
   }
@@ -313,7 +313,7 @@ void write_lacked_room(uint64_t first, uint64_t count) {
     state.leaving_bytes -= kBlockBytes;
     (void)make_transition(word, next::fail_writing);
     state.resident.returned(block);
-    state.resident.look_later(block);
+    state.resident.move_behind_others(block);
     trace::count(Counter::kEvictionsGivenUp);
   }
 }
@@ -333,7 +333,7 @@ void write_done(uint64_t first, uint64_t count) {
     gone = 0;
     (void)make_transition(word, next::end_writing);
     state.resident.returned(block);
-    state.resident.look_later(block);  // it is in use
+    state.resident.move_behind_others(block);  // it is in use
   }
   take_memory(first + count - gone, gone);
 }

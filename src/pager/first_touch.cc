@@ -284,7 +284,7 @@ bool has_memory(uint64_t offset) {
 }
 
 /// When to look again at what has not gone on since `started_ns`; false if never.
-bool look_later(Watched& allocation, uint64_t now) {
+bool schedule_next_look(Watched& allocation, uint64_t now) {
   const uint64_t passed = now - allocation.started_ns;
   allocation.next_look_ns = now + std::min(passed, kLongestNs);
   return passed <= kGiveUpNs;
@@ -305,7 +305,7 @@ bool go_on_touching(Watched& allocation, uint64_t now) {
     allocation.next_look_ns = now;
     return begin_window(allocation, allocation.window_end);
   }
-  return look_later(allocation, now);
+  return schedule_next_look(allocation, now);
 }
 
 /// The same where the window was set aside. What lies before its middle must have been filled by now.
@@ -313,7 +313,7 @@ bool go_on_setting_aside(Watched& allocation, uint64_t now) {
   const uint64_t end = allocation.offset + allocation.bytes;
   const uint64_t filled_to = next_of(SEEK_HOLE, allocation.aside_from, end);
   if (filled_to <= allocation.marker) {
-    const bool looks_on = look_later(allocation, now);
+    const bool looks_on = schedule_next_look(allocation, now);
     const uint64_t soon = now + kSoonEachNs;
     const bool is_soon = now - allocation.started_ns < kSoonNs && soon < allocation.next_look_ns;
     allocation.next_look_ns = is_soon || allocation.next_look_ns < soon ? soon : allocation.next_look_ns;
@@ -344,7 +344,7 @@ bool look_at(Watched& allocation, uint64_t now) {
     return go_on_touching(allocation, now);
   }
   if (!is_filled(allocation)) {
-    return look_later(allocation, now);
+    return schedule_next_look(allocation, now);
   }
   if (detail::the_partition.blocks_are_pages) {
     const uint64_t to = allocation.looked_up_to;

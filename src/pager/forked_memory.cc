@@ -36,7 +36,7 @@ int next = 0;  // to be looked at
 uint64_t measured_ns = 0;
 uint64_t interval_ns = 0;
 std::atomic<int64_t> measured{0};
-// Of all these. Whoever forks has signals blocked under it, since a handler may fork, too; the pager never waits for it.
+// Of all these. A thread that forks has signals blocked under it, since a handler may fork, too; the pager never waits for it.
 base::FutexLock lock;
 
 /// What the child alone has, in bytes: what it shares with its parent until one of them writes is counted there. -1 if it is

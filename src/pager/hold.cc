@@ -145,7 +145,7 @@ bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& of
   }
   // While memory is not watched nothing is taken away, and arming lists what is held (arming.cc); one that is under way may
   // have done so before this hold.
-  if (!all_there && is_armed_for_sure()) {
+  if (!all_there && is_armed_once_settled()) {
     if (absent > 0) {
       trace::count(trace::Counter::kBlocksBroughtForMessages, absent);
     }

@@ -9,8 +9,8 @@
 // that is a small part of the time, but each minute, and rather while the rank waits; in between, what has come to anonymous
 // memory since is from /proc/self/statm. At most half of a process's equal share of the budget is counted, so that tiny budgets
 // still leave room for blocks; what a process has beyond that is noted (Ledger::beyond_bytes), said, and part of the peak. If
-// all that the node has then exceeds the budget, memory is short, whoever has allocated what. Forked children's memory is their
-// parent's here (forked_memory.h).
+// all that the node has then exceeds the budget, memory is short, whichever rank has allocated what. Forked children's memory
+// is their parent's here (forked_memory.h).
 //
 // While memory is enough smaps is read only if memory that processes share, and that is not ours, has grown: statm tells the
 // rest.
@@ -233,7 +233,8 @@ void note_measured(int64_t measured) {
   if (auto* const function = when_crowded.load(std::memory_order_acquire)) {
     function();
   }
-  // While memory is enough, what has been reserved for blocks may not be resident: who arms finds that out, and looks again.
+  // While memory is enough, what has been reserved for blocks may not be resident: a process that arms finds that out, and
+  // looks again.
   const bool exceeds = node::resident_bytes(ledger) > ledger.budget;
   if (state.armed || (exceeds && bytes_of_blocks(*state.session->self) == 0)) {
     warn_once(measured, most);

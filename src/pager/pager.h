@@ -54,8 +54,8 @@ inline bool is_running();
 
 inline node::Session& session();
 arena::Partition& partition();
-/// Ends this process's partition before address `from`, for whoever needs what is behind; false if it is in use. Not while
-/// memory is allocated.
+/// Ends this process's partition before address `from`, for a library that needs what is behind; false if it is in use. Not
+/// while memory is allocated.
 bool give_addresses_up(uintptr_t from);
 
 /// True if [address, ...) lies in this process's evictable memory. Safe in signal handlers, a few ns when it does not.

@@ -331,7 +331,7 @@ void call_when_changed(void (*function)()) { when_changed.store(function, std::m
 bool start_pager_thread(int requests) {
   request_descriptor = requests;
   find_cores_to_use();
-  return start_thread(pager_thread, nullptr);
+  return start_thread("headroom-pager", pager_thread, nullptr);
 }
 
 int64_t own_processor_ns() {

@@ -41,7 +41,8 @@ bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, uint64_t ahea
   for (uint32_t now = kAsked; now != kDone; now = self.bring_state.load(std::memory_order_acquire)) {
     base::futex_wait(&self.bring_state, now, kLookNs, true);
     if (node::state_of(peer) != node::MemberState::kAlive && self.bring_state.load(std::memory_order_acquire) != kDone) {
-      self.bring_state.store(kFree, std::memory_order_relaxed);  // else whoever gets its place would take it for his
+      self.bring_state.store(kFree,
+                             std::memory_order_relaxed);  // else the process that gets its place would take it for its own
       return false;
     }
   }

@@ -147,7 +147,7 @@ bool choose_whole_read(uint64_t block) {
   }
   note_whole_read(read_in_turn[block]);
   if (jumped_to * kBlockBytes > share_of_memory()) {
-    want_all();
+    start_wanting_all();
   }
   return true;
 }

@@ -229,7 +229,7 @@ void Replacement::visited(uint64_t block) {
   append(static_cast<uint32_t>(block), kKept);
 }
 
-void Replacement::look_later(uint64_t block) {
+void Replacement::move_behind_others(uint64_t block) {
   // Among the kept ones, whatever it was: were all that pass held, the others would never be looked at.
   unlink(block);
   append(static_cast<uint32_t>(block), kKept);

@@ -14,9 +14,9 @@
 // Uses are seen only where they fault, so the oldest quarter of the kept blocks and the older half of the passing ones are
 // *hidden* from the program: one that is still in use faults, for microseconds instead of a transfer, and is known to be. How
 // long a kept block has been hidden in vain is a lower bound for the time since its last use. Time is counted in uses seen. Of
-// kept neighbours that were used one after the other only the first is hidden: who goes over them again comes there first, and
-// its use is that of the others. (A sweep over twice the memory has as many kept blocks as it reads, and to hide and show each
-// was nearly half of the mapping work.)
+// kept neighbours that were used one after the other only the first is hidden: a reader that goes over them again comes there
+// first, and its use is that of the others. (A sweep over twice the memory has as many kept blocks as it reads, and to hide and
+// show each was nearly half of the mapping work.)
 //
 // The passing queue begins at a sixteenth of memory. It grows while blocks come back that had passed through too fast (programs
 // that work in a window that moves), and shrinks when hidden kept blocks turn out to be in use.
@@ -59,11 +59,11 @@ class Replacement {
   /// Some of what the block has in memory has left, or nothing could: it is kept, and the last to be looked at again.
   void visited(uint64_t block);
   /// The block cannot leave now: others first.
-  void look_later(uint64_t block);
+  void move_behind_others(uint64_t block);
 
   /// Somebody begins to look for blocks that can leave: which cannot is not known.
   void begin_looking() { looked_in_vain_ = 0; }
-  /// How many blocks could leave, as far as whoever has looked last knows.
+  /// How many blocks could leave, as far as the last look knows.
   [[nodiscard]] uint64_t can_leave() const { return looked_in_vain_ < count() ? count() - looked_in_vain_ : 0; }
   /// The block to be evicted next; kNoBlock if there is none. Removes nothing.
   [[nodiscard]] uint32_t next_victim() const;

@@ -14,7 +14,7 @@ namespace {
 using base::Status;
 using base::system_call;
 
-constexpr uint64_t kAbandonedNs = 1'000'000'000;  // so long whoever left a request by a jump may still read its answer
+constexpr uint64_t kAbandonedNs = 1'000'000'000;  // so long a thread that left a request by a jump may still read its answer
 
 // The phase of a slot and, above it, how often it was claimed.
 enum Phase : uint32_t { kFree, kFilling, kPosted, kTaken, kDone };
@@ -123,7 +123,7 @@ void finish(Request& request, Status status) {
   }
   std::atomic<uint32_t>& word = words[index];
   word.store(word_of(claims_of(word.load(std::memory_order_relaxed)), kDone), std::memory_order_release);
-  base::futex_wake(&word, 1, false);  // whoever has the slot by then looks, and sleeps on
+  base::futex_wake(&word, 1, false);  // the thread that has the slot by then looks, and sleeps on
 }
 
 }  // namespace headroom::pager

@@ -176,7 +176,7 @@ void ask(int chosen, int64_t asked) {
   node::ring(*state.session, chosen);
 }
 
-/// What was given may be in use by somebody else by now: whoever needs more asks again.
+/// What was given may be in another rank's use by now: a rank that needs more asks again.
 void note_answer() {
   if (state.waits_for_others && state.session->self->answered_by.has(state.asked_member)) {
     state.waits_for_others = false;
@@ -195,9 +195,9 @@ bool ask_another(int64_t bytes) {
   return true;
 }
 
-/// Asks whoever has most, whatever the shares are: nearly all that this rank has is held (by peers, say, who wait for room
-/// themselves), so that it has hardly anything to give for what it needs, while others may have less than their share that they
-/// could do without. Nobody is asked who has just said that all of his is in use, or (`silent`) has not answered.
+/// Asks the rank with most memory, whatever the shares are: nearly all that this rank has is held (by peers, say, who wait for
+/// room themselves), so that it has hardly anything to give for what it needs, while others may have less than their share that
+/// they could do without. Nobody is asked who has just said that all of his is in use, or (`silent`) has not answered.
 void ask_who_has_most(int64_t bytes, int silent) {
   const node::Ledger& ledger = *state.session->ledger;
   const uint64_t now = base::monotonic_ns();
@@ -219,13 +219,14 @@ void ask_who_has_most(int64_t bytes, int silent) {
   }
 }
 
-/// Sets what was not set; for one caller alone this is true.
-bool is_set_now(std::atomic<uint32_t>& flag) {
+/// Sets the flag; true for the one caller that did.
+bool set_first(std::atomic<uint32_t>& flag) {
   return flag.load(std::memory_order_relaxed) == 0 && flag.exchange(1, std::memory_order_acq_rel) == 0;
 }
 
 /// Whether a process has not armed yet since memory became short: it has reserved what it has allocated, and gives back what of
-/// that was never touched in a moment. (Not for ever: it may be stopped.) Whoever waits for room is looked after again at once.
+/// that was never touched in a moment. (Not for ever: it may be stopped.) An access that waits for room is looked after again
+/// at once.
 bool somebody_is_about_to_arm(const node::Ledger& ledger) {
   constexpr uint64_t kArmingLastsNs = 100'000'000;
   if (base::monotonic_ns() - ledger.short_at_ns.load(std::memory_order_relaxed) > kArmingLastsNs) {
@@ -242,7 +243,7 @@ bool somebody_is_about_to_arm(const node::Ledger& ledger) {
 bool lack_begins() {
   node::Ledger& ledger = *state.session->ledger;
   ledger.lacked_room_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
-  return is_set_now(ledger.lacks_room);
+  return set_first(ledger.lacks_room);
 }
 
 /// How everybody waits changes, ourselves included.
@@ -255,7 +256,7 @@ void tell_all() {
 
 void note_short() {
   node::Ledger& ledger = *state.session->ledger;
-  if (is_set_now(ledger.short_memory)) {
+  if (set_first(ledger.short_memory)) {
     ledger.short_at_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     tell_all();
   }
@@ -302,7 +303,7 @@ void make_room(int64_t bytes, Urgency urgency) {
   state.waits_for_others = false;
   const int64_t leaving = evict(bytes - coming, urgency);
   if (leaving == 0 && state.store->in_flight() == 0 && !state.collects) {
-    want_all();  // all that this rank has is held
+    start_wanting_all();  // all that this rank has is held
   }
   // What can leave may be just what the thread needs next, and that again what it needs then.
   if (urgency == Urgency::kSomebodyWaits && bytes > 0 && state.resident.can_leave() < kFewThatCanLeave) {
@@ -310,7 +311,7 @@ void make_room(int64_t bytes, Urgency urgency) {
   }
 }
 
-void want_all() {
+void start_wanting_all() {
   if (!wants_all(*state.session->self)) {
     state.session->self->wants_all.store(1, std::memory_order_relaxed);
     trace::count(Counter::kWantsAll);
@@ -343,7 +344,8 @@ void answer_requests_for_room() {
   }
   const int64_t asked = self.asked_bytes.exchange(0, std::memory_order_acq_rel);  // after the bits, which are set after it
   if (!state.armed) {
-    memset(state.answered, 0, sizeof state.answered);  // there will be, soon: who is told that there is none asks again at once
+    memset(state.answered, 0,
+           sizeof state.answered);  // there will be, soon: a rank that is told that there is none asks again at once
     return;
   }
   if (asked <= 0) {

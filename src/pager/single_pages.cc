@@ -352,7 +352,7 @@ void page_read_done(uint64_t block, uint32_t page) {
 int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
   Pages& pages = table[block];
   if (pages.reading != 0 || pages.writes != 0) {
-    state.resident.look_later(block);
+    state.resident.move_behind_others(block);
     return 0;
   }
   note_uses(block);
@@ -366,12 +366,12 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
   }
   const uint64_t written = gone & pages.dirty;
   const uint64_t run_ends = written & ~(written >> 1);
-  // One place in the store stays: whoever makes room here is about to read.
+  // One place in the store stays: making room is followed by a read.
   if (written != 0 && state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
     return 0;
   }
   if (written != 0 && !find_store_room(block * kBlockBytes)) {
-    state.resident.look_later(block);
+    state.resident.move_behind_others(block);
     return 0;
   }
   if (all) {
@@ -387,7 +387,7 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
     state.engine->protect({view_of_page(block, first).address, count * kPageBytes});
   });
   if (is_written_remotely(view_of_block(*state.partition, block))) {
-    state.resident.look_later(block);
+    state.resident.move_behind_others(block);
     return 0;
   }
   state.resident.remove(block);

@@ -73,7 +73,7 @@ bool probe_page(uint64_t block, uint32_t page, bool write) {
   }
   if (write && (probe.pages & bit_of(page)) != 0) {
     if ((probe.written & bit_of(page)) != 0) {
-      end_probe(false);  // it was being written out: who has pages alone is not seen to use the block
+      end_probe(false);  // it was being written out: a reader that has pages alone is not seen to use the block
       return false;
     }
     probe.written |= bit_of(page);

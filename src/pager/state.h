@@ -143,7 +143,7 @@ void note_lack_of_room();
 /// If nothing has had to for some time, and all that there is would fit: they need not.
 void end_lack_of_room();
 /// What this rank uses in a turn does not fit its share: it may have more, at the expense of those who wait.
-void want_all();
+void start_wanting_all();
 /// How many bytes of blocks one rank can have if all others wait.
 int64_t memory_for_one();
 /// How much memory this process may expect to have for blocks while it computes, in bytes.
@@ -207,7 +207,7 @@ bool populate_while_unarmed(uintptr_t address, uint64_t bytes);
 /// Whether what was not there when it was held (by a seq_cst operation, before) has to be asked for: this process is armed, or
 /// has begun to arm; then the end of that is waited for. No system call while memory is enough. Called by the program's
 /// threads.
-bool is_armed_for_sure();
+bool is_armed_once_settled();
 /// Adds `bit` and a write hold to the block's word, unless the bit is there (false); `before` is what the word was. Excludes
 /// arming meanwhile.
 bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before);

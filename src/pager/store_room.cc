@@ -106,7 +106,11 @@ bool place_piece(StoreFiles& files, uint64_t first) {
     }
   }
   bool fits = true;
-  enum { kLook, kTake, kGiveBack };  // whoever takes all that is left, if only to give it back, lets others think it is gone
+  enum {
+    kLook,
+    kTake,
+    kGiveBack
+  };  // a rank that takes all that is left, if only to give it back, lets others think it is gone
   for (int turn = kLook; turn <= (fits ? kTake : kGiveBack); ++turn) {
     for (uint64_t file = 0; file < count; ++file) {
       const uint64_t from = (first + count - 1 - file) / count;

@@ -1,4 +1,4 @@
-// Room on storage: who has it, and what happens when there is none left.
+// Room on storage: which file has it, and what happens when there is none left.
 //
 // Room is set aside stripe by stripe before anything is written, so that a full file system is noticed while the content is
 // still in memory. A stripe that does not fit where it belongs goes to another storage directory that has room. If none has,

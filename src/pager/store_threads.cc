@@ -33,7 +33,7 @@ class ThreadStore final : public Store {
       return false;
     }
     for (int index = 0; index < kThreads; ++index) {
-      if (!start_thread(&ThreadStore::worker, this)) {
+      if (!start_thread("headroom-store", &ThreadStore::worker, this)) {
         return index > 0;
       }
     }

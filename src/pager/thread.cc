@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -20,6 +21,7 @@ std::atomic<int> started_threads{0};
 thread_local bool own_thread __attribute__((tls_model("initial-exec"))) = false;
 
 struct Start {
+  const char* name;
   void* (*body)(void*);
   void* argument;
 };
@@ -41,11 +43,12 @@ static void* run(void* argument) {
   }
   const Start start = *static_cast<Start*>(argument);
   delete static_cast<Start*>(argument);
+  (void)base::system_call(SYS_prctl, PR_SET_NAME, start.name);
   return start.body(start.argument);
 }
 
-bool start_thread(void* (*body)(void*), void* argument) {
-  auto* start = new Start{body, argument};
+bool start_thread(const char* name, void* (*body)(void*), void* argument) {
+  auto* start = new Start{name, body, argument};
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, 256 << 10);

@@ -8,8 +8,9 @@
 
 namespace headroom::pager {
 
-/// Starts a detached thread; false if the system refuses.
-bool start_thread(void* (*body)(void*), void* argument);
+/// Starts a detached thread; false if the system refuses. `name`: what debuggers and /proc/PID/task/TID/comm call it, at most
+/// 15 characters; a literal.
+bool start_thread(const char* name, void* (*body)(void*), void* argument);
 
 /// True on a thread that start_thread() made.
 bool on_own_thread();

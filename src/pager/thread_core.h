@@ -16,7 +16,7 @@
 
 namespace headroom::pager {
 
-/// Before the pager's thread starts, by whoever starts it.
+/// Before the pager's thread starts, by the thread that starts it.
 void find_cores_to_use();
 
 /// Moves the thread, if it is better off elsewhere by now.

@@ -47,7 +47,7 @@ bool is_right(Kind kind, uint64_t number, uint64_t bytes, const char* buffer) {
       static_cast<unsigned long long>(bytes >> 10), base::settings().storage);
 }
 
-/// The one way into the store. Whoever begins a transfer has asked can_transfer(), and what made room since left a place.
+/// The one way into the store. A caller that begins a transfer has asked can_transfer(), and what made room since left a place.
 void submit(const Transfer& transfer) {
   if (!can_transfer()) {
     base::die("more than %d transfers were begun at once; this is a fault in Headroom, please report it", Store::kDepth);

@@ -29,7 +29,7 @@ void follow_turns() {
   const uint64_t read_alone = again ? pages_read_in_turn() / kPagesOfBlock : 0;
   const uint64_t missing = read_alone > have ? read_alone - have : 0;
   if (state.armed && came_back > have / kPartThatMayComeBack) {
-    want_all();
+    start_wanting_all();
   }
   const auto as_field = [](uint64_t blocks) { return std::min(blocks, kMostInField); };
   state.came_back.store(turn << 48 | as_field(state.resident.left_again() + missing) << 24 | as_field(came_back),
@@ -56,7 +56,8 @@ bool accesses_wait() { return state.waiting.count() > 0; }
 void set_turn_cut(bool cut) { state.turn_is_cut.store(cut, std::memory_order_release); }
 
 void set_turn_watched(bool watched) {
-  // An exchange in any case: who ends the watching after a wish for it so sees what the wish was for, and can look once more.
+  // An exchange in any case: the thread that ends the watching after a wish for it so sees what the wish was for, and can look
+  // once more.
   if (state.turn_is_watched.exchange(watched, std::memory_order_acq_rel) != watched && watched && !on_own_thread()) {
     nudge();  // the pager's thread may be asleep
   }

@@ -26,7 +26,7 @@ WaitingAccess pool[kPool];
 int used_of_pool = 0;  // those behind were never used
 WaitingAccess* free_of_pool = nullptr;
 
-WaitingAccess* take_of_pool() {
+WaitingAccess* take_from_pool() {
   if (free_of_pool != nullptr) {
     return std::exchange(free_of_pool, free_of_pool->newer);
   }
@@ -115,7 +115,7 @@ bool WaitingAccesses::add(const WaitingAccess& access) {
       })) {
     return true;
   }
-  WaitingAccess* place = take_of_pool();
+  WaitingAccess* place = take_from_pool();
   if (place == nullptr) {
     return false;
   }

@@ -1,4 +1,4 @@
-// See report.h. The shape of the JSON is described in docs/report.md.
+// See report.h. The shape of the JSON is described in docs/user/report.md.
 //
 // Written through a buffer of our own with nothing but vsnprintf and write, since it is also written when this process ends by
 // an error: another thread may then hold the allocator's lock for ever, waiting for memory.

@@ -79,8 +79,8 @@ struct LookAgain {
   void* what = nullptr;
 };
 
-/// The program polled (MPI_Test, MPI_Iprobe) and found nothing, or found something. Who has found nothing for long counts as
-/// blocked: it gives its slot to others, and `again` (if given) is called from time to time meanwhile.
+/// The program polled (MPI_Test, MPI_Iprobe) and found nothing, or found something. A rank that has found nothing for long
+/// counts as blocked: it gives its slot to others, and `again` (if given) is called from time to time meanwhile.
 void polled(bool found, LookAgain again = {});
 
 }  // namespace headroom::sched

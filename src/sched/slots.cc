@@ -1,4 +1,5 @@
-// See slots.h. Slots are counted in the ledger; who waits sleeps on its own bell there and is rung by whoever ends a turn.
+// See slots.h. Slots are counted in the ledger; a rank that waits sleeps on its own bell there and is rung by the rank that
+// ends a turn.
 #include "sched/slots.h"
 
 #include <algorithm>
@@ -76,8 +77,8 @@ uint32_t lent_slots() {
   return lent;
 }
 
-/// Could go on, has no slot, and has looked for one lately: who does not is stopped (by a debugger, say), and nothing is kept
-/// for him. His place in the line stays: when he looks again he has waited longest.
+/// Could go on, has no slot, and has looked for one lately: a rank that does not is stopped (by a debugger, say), and nothing
+/// is kept for him. His place in the line stays: when he looks again he has waited longest.
 bool is_ready(const Member& member, uint64_t now) {
   return is_alive(member) && member.slots.load(std::memory_order_relaxed) == 0 &&
          member.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady) &&
@@ -144,7 +145,7 @@ Member* next_ready(uint32_t free) {
   return chosen;
 }
 
-/// Rings whoever should have what is free.
+/// Rings the ranks that should have what is free.
 void ring_next() {
   const uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
   const uint32_t slots = ledger().slots();

@@ -53,7 +53,7 @@ bool try_take_slot();
 /// Takes its slots although they are not free, if it has waited for too long (counted as overdue): those who have them do not
 /// give them up. (If they do, its turn comes, since who has waited longest is first.)
 bool try_take_overdue_slot(const SeenWait& wait);
-/// Whether more slots are held than there are now: some were lent, and whoever lent his wants it back.
+/// Whether more slots are held than there are now: some were lent, and a rank that lent its own wants it back.
 bool are_too_many();
 /// Whether what this process is expected to use fits beside what those use who compute, or it has waited too long to care.
 bool may_stay_beside_others();
@@ -63,7 +63,7 @@ bool is_next();
 void become_ready();
 /// Whether some rank has been ready for as long, and could have a slot if this one gave its own up.
 bool somebody_waits_for(uint64_t ns);
-/// Gives its slots up, if there are any (else false), and rings whoever should have them.
+/// Gives its slots up, if there are any (else false), and rings the ranks that should have them.
 bool release_slot();
 /// Whether some rank computes.
 bool somebody_has_slot();

@@ -7,7 +7,7 @@
 
 namespace headroom::sched {
 
-/// Held by whoever takes a slot for the process, so that two do not.
+/// Held by the thread that takes a slot for the process, so that two do not.
 base::FutexLock& turn_lock();
 uint64_t turn_began_at();
 /// The process goes on computing, mostly with a slot.

@@ -10,7 +10,7 @@
 //
 // Signals are passed on; those from the terminal, and a launcher's, reach the whole process group anyway. The exit
 // status is the program's; if a signal ended the program, this process ends by the same one. If this process is killed, the
-// program is killed too. What whoever started us had ignored, as nohup does, stays ignored. Not linked with the rest of
+// program is killed too. Signals that our parent had ignored, as nohup does, stay ignored. Not linked with the rest of
 // Headroom.
 #include <errno.h>
 #include <fcntl.h>

@@ -18,7 +18,7 @@ node::Ledger* map_ledger_file(int descriptor);
 int add_directory(node::Ledger& ledger, const char* path);
 
 /// Does for a process that has ended past the C library what it would have done had it left in order: takes it off the ledger,
-/// and writes the report if it was the last. Nothing where somebody of the node lives: who watches it sees to that.
+/// and writes the report if it was the last. Nothing where a process of the node lives: the one that watches it sees to that.
 void report_ended(node::Ledger& ledger, int process);
 
 }  // namespace headroom::top

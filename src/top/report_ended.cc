@@ -28,7 +28,7 @@ bool another_lives(const Ledger& ledger, const Member& member) {
   return false;
 }
 
-/// Whoever lives sees its end by a descriptor, and reports later. Two that ended at once must not wait for each other.
+/// A process that lives sees its end by a descriptor, and reports later. Two that ended at once must not wait for each other.
 bool is_seen_to_by_others(const Ledger& ledger, const Member& member) {
   const uint64_t until = base::monotonic_ns() + kPatienceNs;
   while (member.counted.load(std::memory_order_acquire) == 1 && another_lives(ledger, member)) {

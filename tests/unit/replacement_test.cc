@@ -240,7 +240,7 @@ TEST(Replacement, FindsTheOneBlockThatCanLeave) {
     }
     uint64_t looks = 0;
     while (replacement.next_victim() != free_one) {
-      replacement.look_later(replacement.next_victim());  // held
+      replacement.move_behind_others(replacement.next_victim());  // held
       ASSERT_LE(++looks, kRoom);
     }
   }
@@ -254,12 +254,12 @@ TEST(Replacement, FindsTheOneBlockThatCanLeaveAmongTheFewThatPass) {
     replacement.loaded(block);
   }
   for (uint64_t block = 0; block < kFew - 2; ++block) {
-    replacement.look_later(block);  // held the last time: kept now
+    replacement.move_behind_others(block);  // held the last time: kept now
   }
   replacement.begin_looking();
   uint64_t looks = 0;
   while (replacement.next_victim() < kFew - 2) {
-    replacement.look_later(replacement.next_victim());
+    replacement.move_behind_others(replacement.next_victim());
     ASSERT_LT(++looks, kFew);
   }
 }
