@@ -1,5 +1,5 @@
 /* The program of the paper's slide 36 (Wickramasinghe and Lumsdaine), under its names: one value from rank 0 to rank 1.
- * Two ranks. Compile and link: see docs/rpipe.md. */
+ * Two ranks. Compile and link: see docs/user/pipes.md. */
 #include <mpi.h>
 #include <stdio.h>
 
