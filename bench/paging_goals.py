@@ -1,5 +1,5 @@
-"""What memory beyond the budget is to reach, and whether one run of `headroom bench paging --json FILE` reached it; with
-`--table`, the rows of docs/out_of_core.md. Run by `make bench`: paging_goals.py FILE
+"""What memory beyond the budget is to reach, and whether one run of `headroom bench paging --json FILE` reached it.
+Run by `make bench`: paging_goals.py FILE
 
 For each goal the worst row counts. Ratios above 1 mean that Headroom is faster.
 """
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 Row = dict
-MIB = 1 << 20
 
 
 class Goal(NamedTuple):
@@ -84,48 +83,6 @@ GOALS = [
 ]
 
 
-def speed(row: Row, side: str) -> str:
-    if side not in row["seconds"]:
-        return ""
-    seconds = row["seconds"][side]
-    if row["phase"].startswith("objects"):
-        return f"{row['bytes'] / 8e6 / seconds:.0f} M/s"
-    per = (8000, " k/s") if row["phase"].startswith("random") else (MIB, "")
-    return f"{row['bytes'] / per[0] / seconds:.0f}{per[1]}"
-
-
-def show_engines(rows: list[Row]) -> None:
-    """How fast each further engine is, of the first one."""
-    engines = [engine for engine in (USER, "sigsegv") if any(engine in row["seconds"] for row in rows)]
-    if engines:
-        print("\n| | " + " | ".join(f"`{engine}`" for engine in engines) + " |")
-        print("|" + " --- |" * (len(engines) + 1))
-    tried = {row["group"] for row in rows if any(engine in row["seconds"] for engine in engines)}
-    for row in [row for row in rows if row["group"] in tried]:
-        ratios = [beside_first_engine(engine)(row) for engine in engines]
-        print(
-            f"| {row['what']}: {row['phase']} | " + " | ".join(f"{ratio:.2f}" if ratio else "failed" for ratio in ratios) + " |"
-        )
-
-
-def show_table(rows: list[Row]) -> None:
-    sides = ["plain", "again", "enough", "headroom", "swap"]
-    heads = ["", *sides, "times swap", "of bound", "read, of needed"]
-    print("| " + " | ".join(heads) + " |")
-    print("|" + " --- |" * len(heads))
-    group = None
-    for row in rows:
-        if row["group"] != group:
-            group = row["group"]
-            print(f"| **{row['what']}, {group}** |" + " |" * (len(heads) - 1))
-        ratios = [beside("swap")(row), of_bound(row), of_what_is_read(row)]
-        ratios[2] = ratios[2] and 1 / ratios[2]
-        cells = [row["phase"], *(speed(row, side) for side in sides)]
-        cells += [f"{ratio:.1f}" if ratio and at == 0 else f"{ratio:.2f}" if ratio else "" for at, ratio in enumerate(ratios)]
-        print("| " + " | ".join(cells) + " |")
-    show_engines(rows)
-
-
 def show_goals(rows: list[Row]) -> None:
     print(f"{'':<44} {'goal':>5} {'worst':>6} {'median':>7}  met  worst row")
     for goal in GOALS:
@@ -146,10 +103,7 @@ def show_goals(rows: list[Row]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path, help="what `headroom bench paging --json FILE` wrote")
-    parser.add_argument("--table", action="store_true", help="the rows instead, as a table in Markdown")
-    chosen = parser.parse_args()
-    rows = json.loads(chosen.file.read_text())
-    (show_table if chosen.table else show_goals)(rows)
+    show_goals(json.loads(parser.parse_args().file.read_text()))
 
 
 if __name__ == "__main__":
