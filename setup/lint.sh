@@ -17,7 +17,8 @@ echo "ruff"
 build/lint/bin/ruff check -q .
 build/lint/bin/ruff format -q --check .
 
-for table in base/generate_settings.py:base/settings.toml:docs/settings.md trace/generate_counters.py:trace/counters.toml:docs/counters.md; do
+build/venv/bin/python setup/check_links.py
+for table in base/generate_settings.py:base/settings.toml:docs/user/settings.md trace/generate_counters.py:trace/counters.toml:docs/user/counters.md; do
   IFS=: read -r script source page <<<"$table"
   build/venv/bin/python "src/$script" markdown "src/$source" build/page.md
   cmp -s build/page.md "$page" || { echo "$page does not match src/$source: make docs"; exit 1; }

@@ -12,9 +12,9 @@ MIB = 1 << 20
 
 
 def test_hard_limit(mpi, engine, tmp_path):
-    """Three times the budget inside a cgroup of what docs/using.md says is enough, swap off, 4 ranks: memory is reserved before
-    it is filled (a refill at the limit is killed, not refused), what lies outside the arena counts, and nothing goes through
-    the page cache."""
+    """Three times the budget inside a cgroup of what docs/user/using.md says is enough, swap off, 4 ranks: memory is reserved
+    before it is filled (a refill at the limit is killed, not refused), what lies outside the arena counts, and nothing goes
+    through the page cache."""
     need("a hard memory limit")
     from headroom import hard_limit
 

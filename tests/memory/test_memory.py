@@ -253,7 +253,7 @@ def longest_wait(run) -> float:
 @any_of("engine")
 def test_nobody_waits_for_ever_for_ranks_that_never_call_mpi(mpi, engine, tmp_path):
     """Each of the others computes longer than a turn may last, too, and has its own after those at most that wait already:
-    docs/mpi.md says why that takes no longer than a turn each."""
+    docs/dev/mpi.md says why that takes no longer than a turn each."""
     ranks = 4
     command = [compile_program(mpi, "long_turn.c"), 64, tmp_path / "done", "sweeping", 30]
     run = headroom_run(command, tmp_path, before=mpi.command(ranks), memory="64M", slots=1, mode="turns", engine=engine)
