@@ -10,7 +10,7 @@ import pytest
 from conftest import BUILD, ROOT, compile_program, headroom_run
 
 LIBRARY = BUILD / "wheel/libheadroom.so"
-RESOLVER = BUILD / "wheel/CMakeFiles/headroom.dir/src/mpi/before_relocation.cc.o"
+RESOLVER = BUILD / "wheel/src/CMakeFiles/headroom.dir/mpi/before_relocation.cc.o"
 
 
 def undefined_names(file) -> list[str]:
