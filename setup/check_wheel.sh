@@ -31,13 +31,13 @@ done
 
 # What the wheel depends on, for that system's Python; nothing is downloaded inside. (That tomli is needed there pip does not see.)
 version=$(chroot "$place" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-rm -rf "$place/opt/wheels" "$place/opt/headroom" "$place/opt/work"
-mkdir -p "$place/opt/wheels" "$place/opt/work"
+rm -rf "$place/opt/wheels" "$place/opt/headroom" "$place/opt/check"
+mkdir -p "$place/opt/wheels" "$place/opt/check"
 cp "$wheel" "$place/opt/wheels/"
 build/venv/bin/pip download -q --only-binary=:all: --python-version "$version" --platform manylinux_2_28_x86_64 \
   --platform manylinux2014_x86_64 -d "$place/opt/wheels" "$wheel" tomli
-cp examples/pagerank/*.[ch] examples/rpipe/halo.c "$place/opt/work/"
-cp setup/wheel_programs.sh "$place/opt/work/run.sh"
+cp examples/pagerank/*.[ch] examples/rpipe/halo.c "$place/opt/check/"
+cp setup/wheel_programs.sh "$place/opt/check/run.sh"
 
 echo "127.0.0.1 localhost $(hostname) machine" >"$place/etc/hosts" # MPICH looks its machine's name up
 
@@ -48,16 +48,16 @@ in_system() { # command...: with the kernel's file systems, in a namespace of it
     exec chroot "$place" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"' _ "$place" "$@"
 }
 echo "Debian's $suite, Python $version, $(in_system getconf GNU_LIBC_VERSION)"
-in_system bash /opt/work/run.sh install
+in_system bash /opt/check/run.sh install
 echo "under Linux $(uname -r)"
-in_system bash /opt/work/run.sh programs "userfaultfd userfaultfd-user sigsegv"
+in_system bash /opt/check/run.sh programs "userfaultfd userfaultfd-user sigsegv"
 [ "${1:-}" != --without-vm ] || exit 0
 echo "under the kernel of $suite, in a virtual machine"
-cat >"$place/opt/work/vm.sh" <<'VM'
+cat >"$place/opt/check/vm.sh" <<'VM'
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 hostname machine
 ip link set lo up
 uname -r
-bash /opt/work/run.sh programs "auto sigsegv"
+bash /opt/check/run.sh programs "auto sigsegv"
 VM
-VM_SUITE=$suite VM_ROOT=$place setup/vm/boot.sh /opt/work/vm.sh 900
+VM_SUITE=$suite VM_ROOT=$place setup/vm/boot.sh /opt/check/vm.sh 900

@@ -3,7 +3,7 @@
 #
 # usage: run.sh install | run.sh programs "ENGINE..."
 set -euo pipefail
-cd /opt/work
+cd /opt/check
 headroom=/opt/headroom/bin/headroom
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader
 fail() { echo "check-wheel: $*"; exit 1; }
@@ -29,7 +29,7 @@ fi
 
 work=$(mktemp -d -p /var/tmp) # the rest may not be writable
 cd "$work"
-programs=/opt/work
+programs=/opt/check
 graph="--kronecker 17 --per-vertex 32 --tolerance 1e-10"
 for mpi in mpich openmpi; do
   # shellcheck disable=SC2086
