@@ -29,7 +29,7 @@ run() { # name, case, variables, options
   rm -f /var/tmp/figures*
   echo "case \$mpi \$1 \$2"
   before=\$(packets)
-  timeout 120 \${!mpi} env \$3 \$headroom \$4 $root/build/tests/card_messages-\$mpi \$2 2>&1
+  timeout 300 \${!mpi} env \$3 \$headroom \$4 $root/build/tests/card_messages-\$mpi \$2 2>&1
   echo "status \$?"
   echo "packets \$((\$(packets) - before))"
   grep -ho '"total".*"pinned_bytes_peak": [0-9]*' /var/tmp/figures* | grep -o '"pinned_bytes_peak": [0-9]*'
@@ -58,7 +58,7 @@ echo 20000 >\$tracing/buffer_size_kb
 read_by_card() { # scheme, engine, budget, MiB, rounds, where content lies, [a variable]
   rm -f /var/tmp/figures*
   echo case card \$1 \$2 \$3 \$6 \$7
-  timeout 120 \$mpich env \${7:-A=b} MOST_SECONDS_TO_END=10 "AT_BEGIN=mount -t tracefs nodev \$tracing; echo >\$tracing/trace" \
+  timeout 300 \$mpich env \${7:-A=b} MOST_SECONDS_TO_END=10 "AT_BEGIN=mount -t tracefs nodev \$tracing; echo >\$tracing/trace" \
     $root/build/venv/bin/headroom run --memory \$3 --engine \$2 --storage /var/tmp --summary off --json /var/tmp/figures \
     --between own --rdma \$1 $root/build/tests/long_messages-mpich \$4 \$5 \$6 2>&1
   echo "status \$?"
@@ -73,7 +73,7 @@ read_by_card optimal userfaultfd 400M 20 12 anywhere HEADROOM_RDMA_FAULT=17
 for what in cancel buffered wanted; do
   rm -f /var/tmp/figures*
   echo "case promise \$what"
-  timeout 120 \$mpich env MOST_SECONDS_TO_END=10 $root/build/venv/bin/headroom run --memory 180M --storage /var/tmp --summary off \
+  timeout 300 \$mpich env MOST_SECONDS_TO_END=10 $root/build/venv/bin/headroom run --memory 180M --storage /var/tmp --summary off \
     --json /var/tmp/figures --between own --rdma optimal $root/build/tests/between_promises-mpich \$what 2>&1
   echo "status \$?"
   sleep 1

@@ -6,13 +6,13 @@
 set -euo pipefail
 
 declare -A packages=(
-  [build]="g++ binutils libjemalloc-dev libxxhash-dev libibverbs-dev python3 python3-venv libc6-dev ca-certificates procps"
+  [build]="g++ binutils libjemalloc-dev libxxhash-dev libibverbs-dev libfabric-dev python3 python3-venv libc6-dev ca-certificates procps"
   [demo]="util-linux"
-  [check]="libgtest-dev gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev lammps libblas3 ptscotch scotch scalapack-mpi-test e2fsprogs xz-utils strace gdb slurm-client slurmctld slurmd munge pkg-config cmake"
+  [check]="libgtest-dev gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev lammps libblas3 ptscotch scotch scalapack-mpi-test e2fsprogs xz-utils strace gdb iproute2 slurm-client slurmctld slurmd munge pkg-config cmake"
   [suites]="openfoam openfoam-examples"
   [check-vm]="qemu-system-x86 busybox-static kmod cpio xz-utils iproute2 rdma-core ibverbs-providers rdmacm-utils e2fsprogs"
   [check-wheel]="debootstrap qemu-system-x86 busybox-static kmod cpio xz-utils e2fsprogs"
-  [wheel]="libxxhash-dev libibverbs-dev make binutils bzip2 xz-utils"
+  [wheel]="libxxhash-dev libibverbs-dev libfabric-dev make binutils bzip2 xz-utils"
   [lint]="libgtest-dev gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user"
   [bench]="lammps"
 )

@@ -30,6 +30,8 @@ done
 # Headers that are all that is needed of their packages.
 rm -rf "$place/include/infiniband"
 cp -r /usr/include/infiniband "$place/include/"
+mkdir "$place/include/rdma"
+cp /usr/include/rdma/fabric.h /usr/include/rdma/fi_*.h "$place/include/rdma/"
 cp /usr/include/xxhash.h "$place/include/"
 
 if [ ! -e "$place/lib/libjemalloc_pic.a" ]; then

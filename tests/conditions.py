@@ -94,6 +94,15 @@ def no_network_namespaces() -> str | None:
     return None if asked.returncode == 0 else asked.stderr.strip()
 
 
+def no_bridges() -> str | None:
+    """Network namespaces that reach each other."""
+    if shutil.which("ip") is None:
+        return "iproute2 is not installed"
+    pair = ["unshare", "--net", "ip", "link", "add", "one", "type", "veth", "peer", "name", "other"]
+    asked = subprocess.run(pair, capture_output=True, text=True, check=False)
+    return None if asked.returncode == 0 else asked.stderr.strip()
+
+
 def missing(*names: str):
     return lambda: None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed"
 
@@ -123,6 +132,7 @@ LACKS = {
     "traced processes": no_tracing,
     "gdb": missing("gdb"),
     "network namespaces": no_network_namespaces,
+    "network namespaces that reach each other": no_bridges,
     "ScaLAPACK": lambda: None if SCALAPACK.exists() else "scalapack-mpi-test is not installed",
 }
 

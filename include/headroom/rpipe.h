@@ -60,9 +60,11 @@ enum rpipe_policy { RPIPE_FIRST_FIT = 0, RPIPE_NEXT_FIT, RPIPE_BEST_FIT, RPIPE_W
 enum rpipe_frees { RPIPE_FREES_BY_POLICY = 0, RPIPE_DEFERRED, RPIPE_IMMEDIATE };
 
 enum rpipe_backend {
-  RPIPE_ANY = 0, /* RPIPE_NODE on a node, RPIPE_MPI to others */
+  RPIPE_ANY = 0, /* RPIPE_NODE on a node; to others RPIPE_MPI after rpipe_init(), RPIPE_OFI after rpipe_init_with() */
   RPIPE_NODE,    /* between processes of a node, through memory that both have */
-  RPIPE_MPI      /* by messages of the MPI library; to any rank but this one. Both ends must choose it */
+  RPIPE_MPI,     /* by messages of the MPI library; to any rank but this one. Both ends must choose it */
+  RPIPE_OFI /* the same by libfabric, which is looked for when pipes begin. RPIPE_BETWEEN=ofi in the environment of any rank
+               takes it instead of RPIPE_MPI, for all pipes to other nodes */
 };
 
 enum rpipe_flags {

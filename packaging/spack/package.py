@@ -17,6 +17,7 @@ class Headroom(PythonPackage):
     version("0.1.0")
 
     variant("cards", default=True, description="Network cards with on-demand paging may read messages")
+    variant("ofi", default=True, description="Pipes between nodes may go by libfabric")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -30,6 +31,7 @@ class Headroom(PythonPackage):
     depends_on("jemalloc libs=static", type="build")
     depends_on("xxhash", type="build")
     depends_on("rdma-core", type="build", when="+cards")
+    depends_on("libfabric", type=("build", "run"), when="+ofi")
     depends_on("mpi")
     conflicts("%gcc@:11")
 
@@ -45,4 +47,6 @@ class Headroom(PythonPackage):
         ]
         if "+cards" in self.spec:
             options.append(f"-DHEADROOM_VERBS_INCLUDE={self.spec['rdma-core'].prefix.include}")
+        if "+ofi" in self.spec:
+            options.append(f"-DHEADROOM_OFI_INCLUDE={self.spec['libfabric'].prefix.include}")
         env.set("CMAKE_ARGS", " ".join(options))

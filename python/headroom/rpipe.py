@@ -39,7 +39,7 @@ from headroom.rank import library_path
 
 READER, WRITER, BOTH = 0, 1, 2
 FIRST_FIT, NEXT_FIT, BEST_FIT, WORST_FIT = 0, 1, 2, 3
-ANY, NODE, MPI = 0, 1, 2  # backends
+ANY, NODE, MPI, OFI = 0, 1, 2, 3  # backends
 ALL = ctypes.c_size_t(-1).value
 THREADS, PULL = 1, 2
 

@@ -83,8 +83,7 @@ int End::break_by(int error, const char* format, ...) {
 
 int End::break_by_death(const char* what) {
   const bool failed = peer_.has_failed.load(std::memory_order_relaxed);
-  return break_by(-EPIPE, "rank %d (on %s) %s", peer_.rank, peer_.host,
-                  failed ? "cannot be reached any more: MPI has ended, or failed" : what);
+  return break_by(-EPIPE, "rank %d (on %s) %s", peer_.rank, peer_.host, failed ? messages_between_nodes().failure : what);
 }
 
 // ---- meeting -------------------------------------------------------------------------------------------------------------
@@ -102,8 +101,8 @@ int End::check_fit(const Record& theirs) {
                     peer_.rank);
   }
   if ((theirs.flags & kMirrored) != (own_->flags & kMirrored)) {
-    return break_by(-EPROTO, "the ends do not fit: one of rank %d and rank %d has RPIPE_MPI, the other has not", own_rank(),
-                    peer_.rank);
+    return break_by(-EPROTO, "the ends do not fit: one of rank %d and rank %d has %s, the other has not", own_rank(),
+                    peer_.rank, messages_between_nodes().backend == RPIPE_OFI ? "RPIPE_OFI" : "RPIPE_MPI");
   }
   return 0;
 }
@@ -396,7 +395,7 @@ void End::count_wait(uint32_t sleeps, bool for_room) {
 }
 
 void End::fill_state(rpipe_state& state) {
-  state.backend = !is_met() ? RPIPE_ANY : peer_.is_mirrored ? RPIPE_MPI : RPIPE_NODE;
+  state.backend = !is_met() ? uint32_t{RPIPE_ANY} : peer_.is_mirrored ? messages_between_nodes().backend : uint32_t{RPIPE_NODE};
   state.peer = static_cast<uint32_t>(peer_.rank);
   state.written = writer.written();
   state.bytes_written = writer.written_bytes();

@@ -122,7 +122,7 @@ template <typename Look>
 int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   note_thread();
   if (peer_.is_mirrored) {
-    poll_mirrors(true);
+    poll_mirrors(true, timeout_ns == RPIPE_NOWAIT);
   }
   int result = look(timeout_ns == RPIPE_NOWAIT);
   if (result != -EAGAIN) {

@@ -7,6 +7,7 @@
 
 #include "headroom/rpipe.h"
 #include "rpipe/address.h"
+#include "rpipe/choose_transport.h"
 #include "rpipe/descriptor.h"
 #include "rpipe/export.h"
 #include "rpipe/find_mpi.h"
@@ -36,7 +37,7 @@ uint32_t began_in = 0;  // fork_generation(); 0: it has not
 
 bool is_sound(const rpipe_options& options) {
   return (options.flags & ~uint32_t{RPIPE_THREADS | RPIPE_PULL}) == 0 && options.width <= kMostBuffers &&
-         options.policy <= RPIPE_WORST_FIT && options.frees <= RPIPE_IMMEDIATE && options.backend <= RPIPE_MPI &&
+         options.policy <= RPIPE_WORST_FIT && options.frees <= RPIPE_IMMEDIATE && options.backend <= RPIPE_OFI &&
          options.padding == 0 && options.heap_bytes <= kMostHeapBytes;
 }
 
@@ -68,20 +69,23 @@ void let_retired_go() {
 /// Which way a pipe goes. -ENOTSUP, with a line on stderr: not the way that was asked for.
 int choose_peer(int rank, uint32_t backend, Peer*& chosen) {
   Peer& on_node = peer_of(rank);
-  const bool by_messages = backend == RPIPE_MPI || (backend == RPIPE_ANY && !on_node.is_on_node);
+  const bool by_messages = backend >= RPIPE_MPI || (backend == RPIPE_ANY && !on_node.is_on_node);
+  const BetweenNodes& between = messages_between_nodes();
+  const bool is_other = backend >= RPIPE_MPI && backend != between.backend;
   if (!by_messages && on_node.is_on_node) {
     chosen = &on_node;
     return 0;
   }
-  if (by_messages && rank != own_rank() && has_transport()) {
+  if (by_messages && rank != own_rank() && has_transport() && !is_other) {
     chosen = mirrored_peer(rank);
     return chosen == nullptr ? -ENOMEM : 0;
   }
   const char* const why = !by_messages         ? "it is on another node"
                           : rank == own_rank() ? "it is this rank"
-                                               : "rpipe_init() was not by MPI, or MPI has ended";
-  say("rank %d: no pipe to rank %d (on %s) by %s: %s", own_rank(), rank, on_node.host, by_messages ? "messages" : "memory",
-      why);
+                          : !has_transport()   ? why_no_transport()
+                                               : "messages go by the other library; RPIPE_BETWEEN=mpi or ofi says by which";
+  const char* const way = !by_messages ? "memory" : backend == RPIPE_OFI ? "messages of libfabric" : "messages";
+  say("rank %d: no pipe to rank %d (on %s) by %s: %s", own_rank(), rank, on_node.host, way, why);
   return -ENOTSUP;
 }
 
@@ -98,6 +102,10 @@ int close_end(::rpipe& pipe, End& end, int64_t timeout_ns) {
 }  // namespace
 
 int begin(const rpipe_bootstrap& bootstrap, const rpipe_transport* transport) {
+  bool asks_for_ofi = false;
+  if (const int error = read_wish(asks_for_ofi)) {
+    return error;
+  }
   static uint32_t made_in = fork_generation();
   if (made_in != fork_generation()) {
     made_in = fork_generation();
@@ -107,9 +115,10 @@ int begin(const rpipe_bootstrap& bootstrap, const rpipe_transport* transport) {
   forget_records();
   find_host();
   count_life();
-  int error = begin_peers(bootstrap);
+  int error = begin_peers(bootstrap, transport != nullptr, asks_for_ofi);
   if (error == 0) {
-    error = begin_mirrors(transport);
+    error = choose_transport(bootstrap, transport);
+    error = error == 0 ? begin_mirrors(transport) : error;
     if (error != 0) {
       end_peers(false);
     }
@@ -174,7 +183,7 @@ RPIPE_EXPORT int rpipe_finalize(int64_t timeout_ns) {
   forget_ends();
   forget_records();
   close_descriptor();
-  end_peers(!end_mirrors());
+  end_peers(!end_mirrors(timeout_ns));
   began_in = 0;
   return result;
 }

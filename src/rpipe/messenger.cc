@@ -18,10 +18,10 @@ constexpr int kContentTag = 2;
 constexpr uint64_t kSlotBytes = kFrameBytes + kContentWithFrame;
 constexpr uint64_t kSmallSlotBytes = 128;  // of frames with little content, which are most
 constexpr uint64_t kSlotsAtOnce = 64;
-constexpr int kMostNotOver = 8;             // sends that are looked at: they are over in their order, more or less
-constexpr size_t kPosted = 16;              // receives for frames of each rank
-constexpr uint64_t kMostAtOnce = 16 << 20;  // bytes of a message: MPI counts with an int
-constexpr int kMostFramesAtOnce = 64;       // of one rank, before others are looked after
+constexpr int kMostNotOver = 8;  // sends that are looked at: they are over in their order, more or less
+constexpr size_t kPosted = 16;   // receives for frames of each rank
+constexpr uint64_t kMostBytes = RPIPE_MOST_BYTES_OF_MESSAGE;
+constexpr int kMostFramesAtOnce = 64;  // of one rank, before others are looked after
 
 }  // namespace
 
@@ -74,9 +74,9 @@ int Messenger::send(int rank, const Frame& frame, const char* content) {
   }
   sends_.push_back(send);
   ++sent_[rank];
-  for (uint64_t at = 0; with_frame == 0 && at < frame.content && error == 0; at += kMostAtOnce) {
+  for (uint64_t at = 0; with_frame == 0 && at < frame.content && error == 0; at += kMostBytes) {
     Send part = {0, nullptr, 0, rank, frame.record};
-    error = transport_.send(rank, kContentTag, content + at, std::min(kMostAtOnce, frame.content - at), &part.request);
+    error = transport_.send(rank, kContentTag, content + at, std::min(kMostBytes, frame.content - at), &part.request);
     if (error == 0) {
       sends_.push_back(part);
     }
@@ -159,9 +159,9 @@ void Messenger::receive_content(int rank, const Frame& frame) {
     into = content.dropped = static_cast<char*>(base::reserve_memory(frame.content));
   }
   int error = into == nullptr ? -ENOMEM : 0;
-  for (uint64_t at = 0; error == 0 && at < frame.content; at += kMostAtOnce) {
+  for (uint64_t at = 0; error == 0 && at < frame.content; at += kMostBytes) {
     uint64_t request = 0;
-    error = transport_.receive(rank, kContentTag, into + at, std::min(kMostAtOnce, frame.content - at), &request);
+    error = transport_.receive(rank, kContentTag, into + at, std::min(kMostBytes, frame.content - at), &request);
     if (error == 0) {
       content.requests.push_back(request);
     }

@@ -54,6 +54,7 @@ class Handler final : public FrameHandler {
 };
 
 const rpipe_transport* transport = nullptr;
+BetweenNodes between_nodes;
 Messenger* messenger = nullptr;  // for good, like the receives that it has posted
 Handler handler;
 Mirrors* now = nullptr;
@@ -174,24 +175,32 @@ void Handler::handle_failure(int rank) {
 
 // ---- what goes -----------------------------------------------------------------------------------------------------------
 
-void send_what_waits() {
-  std::erase_if(now->to_hear, [](int rank) { return messenger->hear(rank) != -ENOMEM; });
-  // What was taken goes before that the end has closed: a writer that closes waits for it.
-  std::erase_if(now->to_tell, [](MirroredRecord* record) { return record->tell_back(*messenger, life) != -ENOMEM; });
+void send_what_is_forwarded() {
   std::erase_if(now->to_forward, [](uint32_t index) {
     const auto found = now->announced.find(index);
     return found == now->announced.end() || found->second.forward(*messenger, life) != -ENOMEM;
   });
 }
 
+void send_what_waits() {
+  std::erase_if(now->to_hear, [](int rank) { return messenger->hear(rank) != -ENOMEM; });
+  // What was taken goes before that the end has closed: a writer that closes waits for it.
+  std::erase_if(now->to_tell, [](MirroredRecord* record) { return record->tell_back(*messenger, life) != -ENOMEM; });
+  send_what_is_forwarded();
+}
+
+/// Whether this rank's threads need not tell what was taken and freed until one of them waits.
+bool may_tell_later() { return transport->moves_by_itself != 0; }
+
 bool is_nothing_left_to_send() { return now->to_hear.empty() && now->to_tell.empty() && now->to_forward.empty(); }
 
-void forward_now_or_later(uint32_t index) {
-  if (std::find(now->to_forward.begin(), now->to_forward.end(), index) == now->to_forward.end()) {
-    now->to_forward.push_back(index);
+void forward_now_or_later(const Record& own) {
+  if (std::find(now->to_forward.begin(), now->to_forward.end(), own.index) == now->to_forward.end()) {
+    now->to_forward.push_back(own.index);
   }
+  const bool is_open = own.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(EndState::kOpen);
   if (messenger->may_call(true)) {
-    send_what_waits();
+    is_open&& may_tell_later() ? send_what_is_forwarded() : send_what_waits();
   }
 }
 
@@ -199,7 +208,8 @@ void tell_now_or_later(MirroredRecord& record) {
   if (std::find(now->to_tell.begin(), now->to_tell.end(), &record) == now->to_tell.end()) {
     now->to_tell.push_back(&record);
   }
-  if (messenger->may_call(true)) {
+  const bool may_wait = may_tell_later() && !record.is_over_here() && !record.has_much_to_tell();
+  if (!may_wait && messenger->may_call(true)) {
     send_what_waits();
   }
 }
@@ -246,6 +256,9 @@ void after_fork_in_parent() { lock.unlock(); }
 void after_fork_in_child() {
   lock.reset();
   has_mirrors.store(false, std::memory_order_relaxed);
+  if (transport != nullptr && transport->leave_to_parent != nullptr) {
+    transport->leave_to_parent();
+  }
   transport = nullptr;
   messenger = nullptr;
   now = nullptr;
@@ -282,6 +295,7 @@ int begin_mirrors(const rpipe_transport* given) {
   if (transport == nullptr) {
     return 0;
   }
+  between_nodes = {transport->backend, transport->name, transport->failure};
   if (messenger == nullptr) {
     messenger = new Messenger(*transport, handler);
     if (!messenger->open()) {
@@ -302,7 +316,10 @@ int begin_mirrors(const rpipe_transport* given) {
   return 0;
 }
 
-bool end_mirrors() {
+namespace {
+
+/// False: something of this process's own file is still being sent.
+bool leave_mirrors() {
   const base::LockHolder holder(lock);
   if (now == nullptr) {
     return true;
@@ -318,6 +335,23 @@ bool end_mirrors() {
   return messenger->is_all_sent();
 }
 
+}  // namespace
+
+bool end_mirrors(int64_t timeout_ns) {
+  const bool is_all_sent = leave_mirrors();
+  if (transport == nullptr || transport->end == nullptr) {
+    return is_all_sent;
+  }
+  transport->end(timeout_ns);
+  const base::LockHolder holder(lock);
+  delete messenger;  // the transport has ended: nobody is at work on its memory
+  messenger = nullptr;
+  waiting.clear();
+  left->clear();
+  return true;
+}
+
+const BetweenNodes& messages_between_nodes() { return between_nodes; }
 bool has_transport() { return transport != nullptr; }
 
 Peer* mirrored_peer(int rank) {
@@ -329,12 +363,12 @@ Peer* mirrored_peer(int rank) {
 void announce(const Peer& peer, Record& own) {
   const base::LockHolder holder(lock);
   now->announced.insert_or_assign(own.index, AnnouncedRecord(peer.rank, own));
-  forward_now_or_later(own.index);
+  forward_now_or_later(own);
 }
 
 void forward(const Record& own) {
   const base::LockHolder holder(lock);
-  forward_now_or_later(own.index);
+  forward_now_or_later(own);
 }
 
 bool try_to_forget(const Record& own) {
@@ -400,12 +434,14 @@ bool waits_for_this_rank(const Peer& peer) {
          with.heard_received == messenger->sent_to(peer.rank) - with.frames_sent;
 }
 
-void move_mirrors(bool expects_it) {
+void move_mirrors(bool expects_it, bool tells) {
   if (!lock.try_lock()) {
     return;  // who has it does as much
   }
   if (now != nullptr && messenger->may_call(expects_it)) {
-    send_what_waits();
+    if (tells || !may_tell_later()) {
+      send_what_waits();
+    }
     messenger->move();
   }
   lock.unlock();

@@ -7,8 +7,9 @@
 //
 // A notice is sent when it is written, whatever becomes of it there: a writer may call nothing of ours again before its
 // message is needed. What is on its way is bounded by what the direction's heap and width allow. For the same reason what the
-// reader gives back is told at once. Numbers of notices, buffers and places in the heap are the same on both sides: a place is
-// used again only once the reader's having freed it has come back.
+// reader gives back is told at once over MPI; libfabric's transport has a thread of its own, so that it is told once the reader
+// waits, or much is to tell, or by that thread. Numbers of notices, buffers and places in the heap are the same on both sides:
+// a place is used again only once the reader's having freed it has come back.
 //
 // Nobody rings from another node: whoever waits polls, and moves all pipes of the process as it does.
 //
@@ -28,8 +29,17 @@ namespace headroom::rpipe {
 void count_life();
 /// `transport`: nullptr if there is none. 0 or -EMFILE.
 int begin_mirrors(const rpipe_transport* transport);
-/// What others still send is received and dropped from now on. False: of this process's own file something is still being sent.
-bool end_mirrors();
+/// What others still send is received and dropped from now on. Ends a transport that ends with the pipes. False: of this
+/// process's own file something is still being sent.
+bool end_mirrors(int64_t timeout_ns);
+/// Which way pipes go to other nodes; backend RPIPE_ANY: none, or no longer.
+struct BetweenNodes {
+  uint32_t backend = RPIPE_ANY;
+  const char* name = "";
+  const char* failure = "";
+};
+/// That of the last transport.
+const BetweenNodes& messages_between_nodes();
 bool has_transport();
 
 /// The peer as it is seen by messages, whatever node it is on; nullptr if there is no memory for it.
@@ -56,11 +66,12 @@ void tell_waits(const Peer& peer, WaitsFor waits_for);
 bool waits_for_this_rank(const Peer& peer);
 
 extern std::atomic<bool> has_mirrors;
-void move_mirrors(bool expects_it);
+void move_mirrors(bool expects_it, bool tells);
 /// Moves what is on its way, if anything may be. `expects_it`: the program has called a function on a pipe to another node.
-inline void poll_mirrors(bool expects_it) {
+/// `tells`: what was taken and freed here is told now; a call that may find what it looks for at once has time for that later.
+inline void poll_mirrors(bool expects_it, bool tells = true) {
   if (has_mirrors.load(std::memory_order_relaxed)) {
-    move_mirrors(expects_it);
+    move_mirrors(expects_it, tells);
   }
 }
 

@@ -137,6 +137,7 @@ char* MirroredRecord::put(const Frame& frame, const char* content) {
     return nullptr;
   }
   ++next_number_;
+  bytes_untold_ += frame.content;
   if (into != nullptr && content == nullptr) {
     awaited_.push_back({number, &line});
     return into;
@@ -178,6 +179,8 @@ int MirroredRecord::tell_back(Messenger& messenger, uint16_t life) {
       return error;
     }
     freed_.erase(freed_.begin(), freed_.begin() + static_cast<ptrdiff_t>(count));
+    taken_told_ = frame.back.taken;
+    bytes_untold_ = 0;
     has_told_over_ = frame.back.is_closed != 0;
   } while (!freed_.empty());
   return 0;

@@ -41,11 +41,19 @@ class MirroredRecord {
   void free(uint16_t buffer) { freed_.push_back(buffer); }
   /// Sends what was taken and freed, and whether the end here is over. 0; -ENOMEM: not now; -EIO: nor ever.
   int tell_back(Messenger& messenger, uint16_t life);
+  /// Whether the writer may need to hear of it before more has been read.
+  [[nodiscard]] bool has_much_to_tell() const {
+    return taken_untold() >= kManyMessages || freed_.size() >= kManyMessages || bytes_untold_ >= kManyBytes;
+  }
   /// Whether the end here has closed, and nothing is on its way into its memory: the writer may use the record anew.
   [[nodiscard]] bool is_over_here() const { return is_closed_here() && awaited_.empty(); }
   [[nodiscard]] bool is_all_taken() const { return record_.taken.load(std::memory_order_relaxed) + 1 == next_number_; }
 
  private:
+  // A part of the smallest heap, and of the messages that a writer has on their way.
+  static constexpr uint64_t kManyMessages = 8;
+  static constexpr uint64_t kManyBytes = 16 << 10;
+
   struct LeftRing {
     MemoryFile::Piece piece;  // at: nullptr for the record's own
     uint64_t last;
@@ -57,6 +65,7 @@ class MirroredRecord {
   };
 
   [[nodiscard]] bool is_closed_here() const { return record_.peer_closed.load(std::memory_order_relaxed) != 0; }
+  [[nodiscard]] uint64_t taken_untold() const { return record_.taken.load(std::memory_order_relaxed) - taken_told_; }
   void release_memory();
   bool clear_mark(uint32_t buffer);
   bool grow_heap(uint64_t bytes);
@@ -82,6 +91,8 @@ class MirroredRecord {
   bool is_lost_ = false;
   bool has_told_over_ = false;
   std::vector<uint16_t> freed_;  // and not told
+  uint64_t taken_told_ = 0;
+  uint64_t bytes_untold_ = 0;  // that have come since something was told
 };
 
 }  // namespace headroom::rpipe

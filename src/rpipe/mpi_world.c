@@ -145,7 +145,16 @@ static int allgather(void* context, const void* mine, void* all, size_t bytes) {
   return result == MPI_SUCCESS ? 0 : -EPROTO;
 }
 
-static const struct rpipe_transport transport = {may_call, start_send, start_receive, test, cancel, at_end};
+static const struct rpipe_transport transport = {.backend = RPIPE_MPI,
+                                                 .name = "MPI",
+                                                 .failure = "cannot be reached any more: MPI has ended, or failed",
+                                                 .moves_by_itself = 0,
+                                                 .may_call = may_call,
+                                                 .send = start_send,
+                                                 .receive = start_receive,
+                                                 .test = test,
+                                                 .cancel = cancel,
+                                                 .at_end = at_end};
 
 __attribute__((visibility("default"))) int rpipe_join_mpi_world(struct rpipe_bootstrap* bootstrap,
                                                                 const struct rpipe_transport** messages) {

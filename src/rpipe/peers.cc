@@ -302,7 +302,7 @@ void know(const Card& own) {
 
 }  // namespace
 
-int begin_peers(const rpipe_bootstrap& bootstrap) {
+int begin_peers(const rpipe_bootstrap& bootstrap, bool has_messages, bool asks_for_ofi) {
   static bool handles_forks = false;
   if (!handles_forks) {
     handles_forks = true;
@@ -314,7 +314,9 @@ int begin_peers(const rpipe_bootstrap& bootstrap) {
   (void)system_call(SYS_getrandom, &known->nonce, sizeof known->nonce, 0);
   int error = make_root();
   error = error == 0 ? listen_here() : error;
-  const Card own = own_card(known->nonce);
+  Card own = own_card(known->nonce);
+  own.has_messages = has_messages ? 1 : 0;
+  own.asks_for_ofi = asks_for_ofi ? 1 : 0;
   known->cards.resize(static_cast<size_t>(known->count));
   // All take part, whatever happened here: the others wait.
   const int spoken = bootstrap.allgather(bootstrap.context, &own, known->cards.data(), sizeof own);
@@ -341,6 +343,16 @@ void end_peers(bool memory_is_in_use) {
   }
 }
 
+bool wants_ofi() {
+  const std::vector<Card>& all = known->cards;
+  const bool is_asked_for = std::any_of(all.begin(), all.end(), [](const Card& card) { return card.asks_for_ofi != 0; });
+  const bool has_others = std::any_of(all.begin(), all.end(), [&](const Card& card) {
+    return card.has_messages == 0 && strcmp(card.node, all.front().node) != 0;
+  });
+  return is_asked_for || has_others;
+}
+
+uint64_t own_nonce() { return known->nonce; }
 int own_rank() { return known->self; }
 int ranks() { return known->count; }
 bool is_oversubscribed() { return known->oversubscribed; }

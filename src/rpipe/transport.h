@@ -1,5 +1,5 @@
-/* How content gets to a rank on another node: by MPI's messages (mpi_world.c), or what a test has instead. C, since mpi_world.c
- * is compiled for each MPI library's binary interface.
+/* How content gets to a rank on another node: by MPI's messages (mpi_world.c), by libfabric's (ofi.h), or what a test has
+ * instead. C, since mpi_world.c is compiled for each MPI library's binary interface.
  *
  * Messages of one tag from one rank to another arrive in the order of send(). No two threads are in it at a time. */
 #ifndef HEADROOM_RPIPE_TRANSPORT_H
@@ -8,8 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is called when the transport is about to end (MPI_Finalize()), in all ranks: what was sent is received by then, by ranks
- * that have no pipes any more, too. */
+enum { RPIPE_MOST_BYTES_OF_MESSAGE = 16 << 20 }; /* MPI counts with an int */
+
+/* What is called when the transport is about to end. MPI's ends in MPI_Finalize(), in all ranks: what was sent is received by
+ * then, by ranks that have no pipes any more, too. */
 struct rpipe_at_end {
   /* Goes on with what is on its way; `sends`: with what waits to be sent, too. 1: all was sent. */
   int (*move)(int sends);
@@ -21,11 +23,17 @@ struct rpipe_at_end {
 };
 
 struct rpipe_transport {
+  uint32_t backend;    /* RPIPE_MPI or RPIPE_OFI */
+  const char* name;    /* whose messages they are */
+  const char* failure; /* what a rank is said to have done of which nothing comes any more */
+  /* Not 0: what at_end() is given is called now and then by a thread of the transport, so that what can wait may be sent later.
+   */
+  int moves_by_itself;
   /* Whether this thread may call the others now: MPI may want its main thread, and ends. `expects_it`: the program has called a
    * function on a pipe that goes this way; else it may be in MPI with another thread meanwhile. */
   int (*may_call)(int expects_it);
-  /* Begin to send and to receive: `bytes` fit in an int, of exactly that length, or up to it for what is received. The memory
-   * is the transport's until test() says that it is over. 0 or -EIO. */
+  /* Begin to send and to receive: up to RPIPE_MOST_BYTES_OF_MESSAGE, of exactly that length, or up to it for what is received.
+   * The memory is the transport's until test() says that it is over. 0 or -EIO. */
   int (*send)(int rank, int tag, const void* from, size_t bytes, uint64_t* request);
   int (*receive)(int rank, int tag, void* into, size_t bytes, uint64_t* request);
   /* 1: it is over, or was before; 0: not yet; -EIO. */
@@ -33,6 +41,10 @@ struct rpipe_transport {
   /* Ends a receive that nothing came for. */
   void (*cancel)(uint64_t* request);
   void (*at_end)(const struct rpipe_at_end* calls);
+  /* NULL, or: the transport ends with the pipes, in rpipe_finalize(). Waits for what is on its way, but not for long. */
+  void (*end)(int64_t timeout_ns);
+  /* NULL, or: this process is a forked child, which has none. */
+  void (*leave_to_parent)(void); /* NOLINT(modernize-redundant-void-arg): C */
 };
 
 #endif

@@ -1,8 +1,8 @@
 /* Ranks that send pieces of large arrays to each other by pipes, while the arrays are on storage: each rank has one, fills it
  * by a formula, and in each round writes pieces of it to the next and the one after that, in place and by copies, and reads,
  * checks and adds up those of the ones before. At the end each array must be as it was. Prints "right MESSAGES" on rank 0.
- * usage: pipes MIB_A_RANK ROUNDS POLICY [compute] [by-mpi|on-node|elsewhere]: "compute": sums its array up in between; the
- * backend is RPIPE_MPI, RPIPE_NODE, or chosen and by messages; without, chosen and through memory. */
+ * usage: pipes MIB_A_RANK ROUNDS POLICY [compute] [by-mpi|by-ofi|on-node|elsewhere]: "compute": sums its array up in between;
+ * the backend is RPIPE_MPI, RPIPE_OFI, RPIPE_NODE, or chosen and by messages; without, chosen and through memory. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -104,9 +104,10 @@ int main(int argc, char** argv) {
   const int computes = argc > 4 && strcmp(argv[4], "compute") == 0;
   const char* const way_asked = argv[argc - 1];
   const uint32_t asked = strcmp(way_asked, "by-mpi") == 0    ? RPIPE_MPI
+                         : strcmp(way_asked, "by-ofi") == 0  ? RPIPE_OFI
                          : strcmp(way_asked, "on-node") == 0 ? RPIPE_NODE
                                                              : RPIPE_ANY;
-  const uint32_t expected = asked == RPIPE_MPI || strcmp(way_asked, "elsewhere") == 0 ? RPIPE_MPI : RPIPE_NODE;
+  const uint32_t expected = strcmp(way_asked, "elsewhere") == 0 ? RPIPE_MPI : asked == RPIPE_ANY ? RPIPE_NODE : asked;
   words = (uint64_t)atoi(argv[1]) << 17;
   array = malloc(words * 8);
   for (uint64_t each = 0; each < words; ++each) {

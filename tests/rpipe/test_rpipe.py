@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -54,9 +55,11 @@ def test_without_headroom(mpi, ranks):
 
 
 @pytest.mark.parametrize("ranks", [3, 8])
-def test_by_messages(mpi, ranks):
+@pytest.mark.parametrize("library", ["mpi", "ofi"])
+def test_by_messages(mpi, ranks, library):
     """As between nodes, which is what the program asks for; it looks that this is how they went."""
-    done = plain_run([*mpi.command(ranks), compiled(mpi, "pipes.c"), 4, 300, 0, "by-mpi"])
+    before = ["env", f"RPIPE_BETWEEN={library}"]
+    done = plain_run([*mpi.command(ranks), *before, compiled(mpi, "pipes.c"), 4, 300, 0, f"by-{library}"])
     assert (done.returncode, done.stdout) == (0, f"right {ranks * 2 * 2 * 300}\n"), done.stderr
 
 
@@ -90,14 +93,68 @@ def test_to_other_nodes_they_go_by_messages(tmp_path):
     assert re.search(r"rpipe: rank \d: no pipe to rank \d \(on \S+\) by memory: it is on another node\n", said.read_text())
 
 
-@pytest.mark.parametrize("way", [(), ("by-mpi",)], ids=["memory", "messages"])
+@pytest.fixture
+def two_nodes():
+    """Two network namespaces that reach each other: the words that run a command in each."""
+    need("network namespaces that reach each other")
+    tag = f"hr{os.getpid()}"
+    names = [f"{tag}-{each}" for each in range(2)]
+    ends = [f"{tag}e{each}" for each in range(2)]
+    steps = [["ip", "netns", "add", name] for name in names]
+    steps.append(["ip", "link", "add", ends[0], "netns", names[0], "type", "veth", "peer", "name", ends[1], "netns", names[1]])
+    for each, (name, end) in enumerate(zip(names, ends, strict=True)):
+        steps.append(["ip", "-n", name, "addr", "add", f"10.94.0.{each + 1}/24", "dev", end])
+        steps += [["ip", "-n", name, "link", "set", device, "up"] for device in ("lo", end)]
+    try:
+        for step in steps:
+            subprocess.run(step, check=True)
+        for name, end in zip(names, ends, strict=True):
+            while "state UP" not in plain_run(["ip", "-n", name, "link", "show", end]).stdout:
+                time.sleep(0.01)
+        yield [["ip", "netns", "exec", name] for name in names]
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def start_without_mpi(folder, where, kib):
+    """The example's ranks, each where it is said."""
+    program = folder / "without_mpi"
+    source = ROOT / "examples/rpipe/without_mpi.c"
+    subprocess.run(["cc", "-O2", "-Wall", "-Werror", f"-I{ROOT / 'include'}", source, "-o", program, *LINK], check=True)
+    meeting = folder / "meeting"
+    meeting.mkdir()
+    words = [[*before, program, meeting, rank, len(where), kib] for rank, before in enumerate(where)]
+    commands = [[str(word) for word in command] for command in words]
+    ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for command in commands]
+    return [rank.communicate(timeout=60) for rank in ranks]
+
+
+def test_without_mpi_on_one_node(tmp_path):
+    said = start_without_mpi(tmp_path, [[]] * 3, 64)
+    assert said == [(f"rank {rank} read 8192 right words from rank {(rank - 1) % 3} by memory\n", "") for rank in range(3)]
+
+
+@pytest.mark.parametrize("kib", [1, 40960])
+def test_without_mpi_between_nodes_they_go_by_libfabric(two_nodes, kib, tmp_path):
+    """Two ranks on each: the next one is on the other node, or on the same."""
+    said = start_without_mpi(tmp_path, [two_nodes[0], two_nodes[0], two_nodes[1], two_nodes[1]], kib)
+    ways = ["libfabric", "memory", "libfabric", "memory"]
+    words = kib * 1024 // 8
+    assert said == [
+        (f"rank {rank} read {words} right words from rank {(rank - 1) % 4} by {way}\n", "") for rank, way in enumerate(ways)
+    ]
+
+
+@pytest.mark.parametrize("way", [(), ("by-mpi",), ("by-ofi",)], ids=["memory", "mpi", "ofi"])
 def test_what_is_sent_and_received_is_on_storage(mpi, engine, way, tmp_path):
     """4 ranks on fewer cores, each with an array that is 3 times its memory: content is copied from storage into buffers, which
     stay in memory, and received from them into storage; in between each rank goes over all of its array."""
     rounds = 4
     policy = (ENGINES.index(engine) + WHEELS.index(mpi)) % POLICIES
     command = [compiled(mpi, "pipes.c"), 32, rounds, policy, "compute", *way]
-    run = headroom_run(command, tmp_path, before=mpi.command(4), memory="48M", engine=engine)
+    environment = ["env", "RPIPE_BETWEEN=ofi"] if "by-ofi" in way else []
+    run = headroom_run(command, tmp_path, before=[*mpi.command(4), *environment], memory="48M", engine=engine)
     assert run.status == 0, run.errors
     assert run.output == f"right {4 * 2 * 2 * rounds}\n"
     run.assert_paged(4 * 32 * MIB, 48 * MIB, reads=rounds)

@@ -16,8 +16,7 @@ namespace {
 
 using RpipeDescriptor = PipeRanks;
 class RpipeDescriptorOn : public PipesOnNodes {};
-INSTANTIATE_TEST_SUITE_P(Nodes, RpipeDescriptorOn, ::testing::Bool(),
-                         [](const auto& each) { return each.param ? "several" : "one"; });
+INSTANTIATE_TEST_SUITE_P(Nodes, RpipeDescriptorOn, ::testing::ValuesIn(kAllNodes), name_of_nodes);
 
 /// Sleeps in poll() until the pipe is ready. Says how often it slept. Once the pipe goes through memory and was met nothing but
 /// a peer makes the descriptor readable: the timer would hide that it was not rung.
@@ -109,7 +108,6 @@ TEST_P(RpipeDescriptorOn, IsReadableWhenThePeerOpensItsEndLate) {
 TEST_F(RpipeDescriptor, IsReadableWhenThePeerHasDied) {
   // `waits`: a call that waits finds the death first.
   for (const auto& [has_met, waits] : {std::pair{true, false}, std::pair{false, false}, std::pair{true, true}}) {
-    job->arrived = 0;
     start(2, [has_met = has_met, waits = waits](int self) {
       rpipe_t pipe = nullptr;
       if (self == 1 && !has_met) {

@@ -19,8 +19,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 
 using RpipeEnds = PipeRanks;
 class RpipeEndsOn : public PipesOnNodes {};
-INSTANTIATE_TEST_SUITE_P(Nodes, RpipeEndsOn, ::testing::Bool(),
-                         [](const auto& each) { return each.param ? "several" : "one"; });
+INSTANTIATE_TEST_SUITE_P(Nodes, RpipeEndsOn, ::testing::ValuesIn(kAllNodes), name_of_nodes);
 
 TEST_F(RpipeEnds, WhereMessagesFailThePeerIsGone) {
   nodes = 2;
@@ -106,7 +105,6 @@ TEST_P(RpipeEndsOn, AWriterHearsThatTheReaderClosed) {
 
 TEST_P(RpipeEndsOn, AWriterIsToldThatTheReaderKeepsAllAndWaitsForMore) {
   for (const bool for_ever : {true, false}) {
-    job->arrived = 0;
     start(
         2,
         [for_ever](int self) {

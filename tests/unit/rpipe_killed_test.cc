@@ -70,7 +70,6 @@ class RpipeKilledAnywhere : public PipeRanks {
       steps->killed_at = killed_at;
       steps->last = 0;
       steps->killed = false;
-      job->arrived = 0;
       ASSERT_EQ(0, ftruncate(said_file, 0));
       start(2, work, moment == 0);
       const int victims_end = end_of(0);

@@ -112,13 +112,25 @@ inline void read_many(int self, rpipe_t pipe, int count, uint32_t seed, bool in_
   }
 }
 
-/// On one node, and with each rank on another one.
-class PipesOnNodes : public PipeRanks, public ::testing::WithParamInterface<bool> {
+/// On one node, and with each rank on another one, by the messages of a test or by libfabric's.
+enum class Nodes { kOne, kSeveral, kByOfi };
+
+class PipesOnNodes : public PipeRanks, public ::testing::WithParamInterface<Nodes> {
  protected:
   void SetUp() override {
     PipeRanks::SetUp();
-    nodes = GetParam() ? kMostPipeRanks : 1;
+    nodes = GetParam() == Nodes::kOne ? 1 : kMostPipeRanks;
+    by_ofi = GetParam() == Nodes::kByOfi;
   }
 };
+
+#if defined(HEADROOM_OFI) && !defined(__SANITIZE_THREAD__)  // which does not know libfabric's locks
+constexpr Nodes kAllNodes[] = {Nodes::kOne, Nodes::kSeveral, Nodes::kByOfi};
+#else
+constexpr Nodes kAllNodes[] = {Nodes::kOne, Nodes::kSeveral};
+#endif
+inline std::string name_of_nodes(const ::testing::TestParamInfo<Nodes>& each) {
+  return each.param == Nodes::kOne ? "one" : each.param == Nodes::kSeveral ? "several" : "several_by_ofi";
+}
 
 }  // namespace headroom::test

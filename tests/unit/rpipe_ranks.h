@@ -1,5 +1,6 @@
-// Processes of a test that are ranks with pipes, as in a job without MPI. The test's process is none of them. Where `apart` is
-// set each rank takes the others to be on other nodes, and pipes go by messages (rpipe_transport.h).
+// Processes of a test that are ranks with pipes, as in a job without MPI. The test's process is none of them. Where there are
+// several `nodes` each rank takes those of others to be on other nodes, and pipes go by messages: those of rpipe_transport.h,
+// or with `by_ofi` libfabric's.
 #pragma once
 
 #include <fcntl.h>
@@ -27,8 +28,8 @@ constexpr unsigned kPipesHangAfterSeconds = 60;
 
 /// What the ranks share beside their pipes.
 struct PipeJob {
-  std::atomic<int> arrived;
-  char cards[kMostPipeRanks][1024];
+  std::atomic<int> arrived[4];  // of what is gathered first, and so on
+  char cards[4][kMostPipeRanks][1024];
   std::atomic<uint64_t> words[16];
   Mail mail;
 };
@@ -57,6 +58,9 @@ class PipeRanks : public ::testing::Test {
   /// Starts the ranks, each of which does work(rank) between rpipe_init_with() and, if `finalizes`, rpipe_finalize().
   template <typename Work>
   void start(int count, Work work, bool finalizes = true) {
+    for (std::atomic<int>& arrived : job->arrived) {
+      arrived = 0;
+    }
     for (int rank = 0; rank < count; ++rank) {
       processes[rank] = fork();
       ASSERT_GE(processes[rank], 0);
@@ -85,7 +89,18 @@ class PipeRanks : public ::testing::Test {
     }
   }
 
+  /// The way that pipes go to other nodes.
+  [[nodiscard]] uint32_t backend() const { return nodes == 1 ? RPIPE_NODE : by_ofi ? RPIPE_OFI : RPIPE_MPI; }
+
+  /// In a rank, after rpipe_finalize().
+  int begin_again(int self, int count) {
+    Bootstrap context = {job, self, count, nodes, 2};
+    const rpipe_bootstrap bootstrap = {sizeof bootstrap, self, count, gather, &context};
+    return rpipe_init_with(&bootstrap);
+  }
+
   int nodes = 1;
+  bool by_ofi = false;
   PipeJob* job = nullptr;
   int said_file = -1;
   pid_t processes[kMostPipeRanks] = {};
@@ -93,22 +108,24 @@ class PipeRanks : public ::testing::Test {
  private:
   struct Bootstrap {
     PipeJob* job;
-    int rank, count, nodes;
+    int rank, count, nodes, round;
   };
   static int gather(void* context, const void* mine, void* all, size_t bytes) {
-    const auto& bootstrap = *static_cast<Bootstrap*>(context);
-    if (bytes > sizeof bootstrap.job->cards[0]) {
+    auto& bootstrap = *static_cast<Bootstrap*>(context);
+    const int round = bootstrap.round++;
+    auto& cards = bootstrap.job->cards[round];
+    if (bytes > sizeof cards[0]) {
       return -1;
     }
-    memcpy(bootstrap.job->cards[bootstrap.rank], mine, bytes);
-    ++bootstrap.job->arrived;
-    while (bootstrap.job->arrived.load() < bootstrap.count) {
+    memcpy(cards[bootstrap.rank], mine, bytes);
+    ++bootstrap.job->arrived[round];
+    while (bootstrap.job->arrived[round].load() < bootstrap.count) {
       sched_yield();
     }
     for (int rank = 0; rank < bootstrap.count; ++rank) {
       auto* const card = static_cast<char*>(all) + static_cast<size_t>(rank) * bytes;
-      memcpy(card, bootstrap.job->cards[rank], bytes);
-      if (rank % bootstrap.nodes != bootstrap.rank % bootstrap.nodes) {
+      memcpy(card, cards[rank], bytes);
+      if (round % 2 == 0 && rank % bootstrap.nodes != bootstrap.rank % bootstrap.nodes) {
         reinterpret_cast<rpipe::Card*>(card)->node[0] = '?';
       }
     }
@@ -116,10 +133,10 @@ class PipeRanks : public ::testing::Test {
   }
   template <typename Work>
   void run(int self, int count, Work work, bool finalizes) {
-    Bootstrap context = {job, self, count, nodes};
+    Bootstrap context = {job, self, count, nodes, 0};
     TestTransport::begin(job->mail, self);
     const rpipe_bootstrap bootstrap = {sizeof bootstrap, self, count, gather, &context};
-    RANK_EXPECT((nodes > 1 ? rpipe::begin(bootstrap, TestTransport::table()) : rpipe_init_with(&bootstrap)) == 0);
+    RANK_EXPECT((nodes > 1 && !by_ofi ? rpipe::begin(bootstrap, TestTransport::table()) : rpipe_init_with(&bootstrap)) == 0);
     work(self);
     RANK_EXPECT(!finalizes || rpipe_finalize(RPIPE_FOREVER) == 0);
     TestTransport::end(count);

@@ -16,21 +16,22 @@ namespace {
 
 using Rpipe = PipeRanks;
 class RpipeOn : public PipesOnNodes {};
-INSTANTIATE_TEST_SUITE_P(Nodes, RpipeOn, ::testing::Bool(), [](const auto& each) { return each.param ? "several" : "one"; });
+INSTANTIATE_TEST_SUITE_P(Nodes, RpipeOn, ::testing::ValuesIn(kAllNodes), name_of_nodes);
 
 struct Case {
   const char* name;
   uint32_t width, policy, frees;
   uint64_t heap_bytes;
   bool in_order;
-  bool apart;
+  Nodes nodes;
 };
 
 class RpipeWith : public PipeRanks, public ::testing::WithParamInterface<Case> {};
 
 TEST_P(RpipeWith, ContentIsRightInBothDirections) {
   const Case& given = GetParam();
-  nodes = given.apart ? kMostPipeRanks : 1;
+  nodes = given.nodes == Nodes::kOne ? 1 : kMostPipeRanks;
+  by_ofi = given.nodes == Nodes::kByOfi;
   start(2, [&](int self) {
     const rpipe_options options = options_with(given.width, given.heap_bytes, given.policy, given.frees);
     rpipe_t to = nullptr;
@@ -49,29 +50,35 @@ TEST_P(RpipeWith, ContentIsRightInBothDirections) {
     rpipe_state state = {};
     state.size = sizeof state;
     RANK_EXPECT(rpipe_read_state(to, &state) == 0);
-    RANK_EXPECT(state.backend == (given.apart ? RPIPE_MPI : RPIPE_NODE) && state.written == kMessages &&
-                state.heap_bytes <= given.heap_bytes);
+    RANK_EXPECT(state.backend == backend() && state.written == kMessages && state.heap_bytes <= given.heap_bytes);
     RANK_EXPECT(rpipe_close(to, RPIPE_FOREVER) == 0);
     RANK_EXPECT(rpipe_close(from, RPIPE_FOREVER) == 0);
   });
   expect_all_end_well(2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, RpipeWith,
-                         ::testing::Values(Case{"first", 0, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, false},
-                                           Case{"first_at_once", 0, RPIPE_FIRST_FIT, RPIPE_IMMEDIATE, 8 << 20, false, false},
-                                           Case{"next", 0, RPIPE_NEXT_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, true, false},
-                                           Case{"best", 0, RPIPE_BEST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, false},
-                                           Case{"best_deferred", 0, RPIPE_BEST_FIT, RPIPE_DEFERRED, 8 << 20, false, false},
-                                           Case{"worst", 0, RPIPE_WORST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, false},
-                                           Case{"narrow", 25, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, false},
-                                           Case{"one", 1, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 1 << 20, true, false},
-                                           Case{"first_apart", 0, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, true},
-                                           Case{"next_apart", 0, RPIPE_NEXT_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, true, true},
-                                           Case{"best_apart", 0, RPIPE_BEST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, true},
-                                           Case{"narrow_apart", 25, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false,
-                                                true},
-                                           Case{"one_apart", 1, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 1 << 20, true, true}),
+constexpr Case kCases[] = {
+    {"first", 0, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, Nodes::kOne},
+    {"first_at_once", 0, RPIPE_FIRST_FIT, RPIPE_IMMEDIATE, 8 << 20, false, Nodes::kOne},
+    {"next", 0, RPIPE_NEXT_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, true, Nodes::kOne},
+    {"best", 0, RPIPE_BEST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, Nodes::kOne},
+    {"best_deferred", 0, RPIPE_BEST_FIT, RPIPE_DEFERRED, 8 << 20, false, Nodes::kOne},
+    {"worst", 0, RPIPE_WORST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, Nodes::kOne},
+    {"narrow", 25, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, Nodes::kOne},
+    {"one", 1, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 1 << 20, true, Nodes::kOne},
+    {"first_apart", 0, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, Nodes::kSeveral},
+    {"next_apart", 0, RPIPE_NEXT_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, true, Nodes::kSeveral},
+    {"best_apart", 0, RPIPE_BEST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, Nodes::kSeveral},
+    {"narrow_apart", 25, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, Nodes::kSeveral},
+    {"one_apart", 1, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 1 << 20, true, Nodes::kSeveral},
+#if defined(HEADROOM_OFI) && !defined(__SANITIZE_THREAD__)
+    {"first_by_ofi", 0, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, Nodes::kByOfi},
+    {"next_by_ofi", 0, RPIPE_NEXT_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, true, Nodes::kByOfi},
+    {"narrow_by_ofi", 25, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 8 << 20, false, Nodes::kByOfi},
+    {"one_by_ofi", 1, RPIPE_FIRST_FIT, RPIPE_FREES_BY_POLICY, 1 << 20, true, Nodes::kByOfi},
+#endif
+};
+INSTANTIATE_TEST_SUITE_P(Cases, RpipeWith, ::testing::ValuesIn(kCases),
                          [](const auto& each) { return std::string(each.param.name); });
 
 TEST_P(RpipeOn, FullDuplexWhereBothWriteBeforeTheyRead) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <tuple>
 
+#include "headroom/rpipe.h"
 #include "rpipe/transport.h"
 
 namespace headroom::test {
@@ -58,7 +59,18 @@ class TestTransport {
     own = self;
   }
   static const rpipe_transport* table() {
-    static const rpipe_transport transport = {may_call, send, receive, test, cancel, at_end};
+    static const rpipe_transport transport = {.backend = RPIPE_MPI,
+                                              .name = "the test",
+                                              .failure = "cannot be reached any more: MPI has ended, or failed",
+                                              .moves_by_itself = 0,
+                                              .may_call = may_call,
+                                              .send = send,
+                                              .receive = receive,
+                                              .test = test,
+                                              .cancel = cancel,
+                                              .at_end = at_end,
+                                              .end = nullptr,
+                                              .leave_to_parent = nullptr};
     return &transport;
   }
   /// From now on nothing can be sent.

@@ -213,6 +213,7 @@ static void measure(enum what what, size_t bytes, double seconds) {
         ways[way].one(what, 1, bytes);
       }
       times[way][batches] = (MPI_Wtime() - start) / turns / 2 * 1e6;
+      MPI_Barrier(MPI_COMM_WORLD); /* a window's last access may need its target in MPI */
     }
     ++batches;
     go_on = batches < kMostBatches && (batches < 5 || MPI_Wtime() - began < seconds);

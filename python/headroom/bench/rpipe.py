@@ -32,7 +32,7 @@ SOURCE = Path(__file__).parent / "rpipe.c"
 WINDOWS = ("fence", "pscw", "lock", "flush")
 MOST_BYTES = 64 << 20
 GROUPS = ("handing", "random", "one-core")
-BACKENDS = {"memory": 1, "mpi": 2}  # RPIPE_NODE, RPIPE_MPI
+BACKENDS = {"memory": 1, "mpi": 2, "ofi": 3}  # RPIPE_NODE and so on
 
 
 class Row(NamedTuple):
@@ -67,8 +67,9 @@ def rows_of(mpi: str, under: str, figures: Figures) -> list[Row]:
     return [Row(mpi, under, *key, times.pop("rpipe"), times.pop("bare"), times) for key, times in ways.items()]
 
 
-def measure(prefix: Path, program: Path, rounds: int, words: list) -> list[Row]:
+def measure(prefix: Path, program: Path, rounds: int, words: list, between: str) -> list[Row]:
     found = launcher_of(program)
+    environment = {**found.environment, "RPIPE_BETWEEN": between}
     plain = [*found.command, "-n", 2]
     under = [*plain, *own_command(), "run", "--summary", "off"]
     sides = {"plain": plain, "Headroom": under}
@@ -77,7 +78,7 @@ def measure(prefix: Path, program: Path, rounds: int, words: list) -> list[Row]:
     with click.progressbar(length=rounds * len(sides), label=label, file=sys.stderr) as bar:
         for _ in range(rounds):
             for side, start in sides.items():
-                runs[side].append(run_once([*start, program, *words], found.environment))
+                runs[side].append(run_once([*start, program, *words], environment))
                 bar.update(1)
     return [row for side, taken in runs.items() for row in rows_of(prefix.name, side, medians(taken))]
 
@@ -110,7 +111,7 @@ def show(rows: list[Row]) -> None:
 def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file, plot_file) -> None:
     """Handing a message over by a pipe (docs/user/pipes.md), by messages and by windows of MPI, between two ranks of a node.
 
-    Pipes to other nodes go by messages of MPI: what that costs on one node is measured with --backend mpi.
+    Pipes to other nodes go by messages of MPI, or by libfabric: what that costs on one node is measured with --backend mpi|ofi.
 
     "bare" is a copy to one place that both have, and a flag: the least that the machine takes. "copied in": the content is
     elsewhere. "handed over": it was built in place before. "filled, read": it is built, handed over, and read.
@@ -126,7 +127,8 @@ def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file
                 source = SOURCE if group == "handing" else rpipe_many.SOURCE
                 program = compile_program(prefix.absolute(), source, Path(folder), link_options())
                 if group == "handing":
-                    found = measure(prefix.absolute(), program, rounds, [largest, seconds, BACKENDS[backend]])
+                    words = [largest, seconds, BACKENDS[backend]]
+                    found = measure(prefix.absolute(), program, rounds, words, "ofi" if backend == "ofi" else "mpi")
                     show(found)
                 elif group == "random":
                     found = rpipe_many.measure_random(prefix.absolute(), program, rounds, writes)

@@ -1,0 +1,38 @@
+// Messages between nodes by libfabric (OFI), for ranks without MPI, and where RPIPE_BETWEEN=ofi asks for it: a transport
+// (transport.h) that lives from rpipe_init() to rpipe_finalize().
+//
+// A message is one of libfabric's with a tag, which says whose it is and which of the transport's tags it has. What the library
+// refuses for the moment (it connects when something is sent first) waits here in its order. A thread moves what is on its way
+// while no other thread does: some of libfabric's networks move nothing by themselves, whatever they say.
+//
+// A rank that dies is seen by a connection beside (death_watch.h), over networks whose names are addresses of the internet's.
+// What it had sent may come later than that: it counts as gone when nothing has come from it for a moment.
+//
+// At the end each rank sends a last message, which is over only when it has been received, to each from which anything came.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rpipe/transport.h"
+
+namespace headroom::rpipe {
+
+/// What a rank tells the others.
+struct OfiCard {
+  uint64_t nonce;
+  uint32_t bytes;       // of its name; 0: it has none
+  uint16_t watch_port;  // in network byte order; 0: its death is not seen
+  uint16_t padding;
+  char name[64];
+  char why_not[96];
+};
+
+/// Opens libfabric's network in this process. Not thread-safe, like join_ofi().
+OfiCard open_ofi(uint64_t nonce);
+/// Begins messages to `all`, who have names; nullptr if there is no memory.
+const rpipe_transport* join_ofi(int self, const std::vector<OfiCard>& all);
+/// Closes it, where messages have not begun.
+void close_ofi();
+
+}  // namespace headroom::rpipe
