@@ -116,6 +116,24 @@ def pipes(rows: list[Row]) -> list[str]:
     return table(heads, shown)
 
 
+def pipes_between_nodes(rows: list[Row]) -> list[str]:
+    """The pipe of each library's run beside its ways."""
+    libraries = list(dict.fromkeys(row["mpi"] for row in rows))
+    figures = {(row["mpi"], row["what"], row["bytes"]): row for row in rows if row["under"] == "plain"}
+    heads = ["", ""]
+    for library in libraries:
+        heads += [f"{NAMES[library]}: pipe", "messages", "best window"]
+    shown = []
+    for what, size in dict.fromkeys((what, size) for _, what, size in figures):
+        cells = [what, size_name(size)]
+        for library in libraries:
+            row = figures[library, what, size]
+            windows = [row["others"][way] for way in WINDOWS if way in row["others"]]
+            cells += [short(row["rpipe"]), short(row["others"].get("send/recv")), short(min(windows) if windows else None)]
+        shown.append(cells)
+    return table(heads, shown)
+
+
 def pipes_of_many(rows: list[Row]) -> list[str]:
     heads = ["", "", "ranks", "size", "unread at most", "pipe", "least", "growth"]
     shown = []

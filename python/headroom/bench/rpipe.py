@@ -14,7 +14,7 @@ from typing import NamedTuple
 import click
 
 from headroom.bench import rpipe_many
-from headroom.bench.messages import Figures, medians, size_name
+from headroom.bench.messages import NETWORK, Figures, medians, size_name
 from headroom.bench.programs import (
     FOLDER,
     OUTPUT,
@@ -67,12 +67,15 @@ def rows_of(mpi: str, under: str, figures: Figures) -> list[Row]:
     return [Row(mpi, under, *key, times.pop("rpipe"), times.pop("bare"), times) for key, times in ways.items()]
 
 
-def measure(prefix: Path, program: Path, rounds: int, words: list, between: str) -> list[Row]:
+def measure(prefix: Path, program: Path, rounds: int, words: list, backend: str) -> list[Row]:
     found = launcher_of(program)
-    environment = {**found.environment, "RPIPE_BETWEEN": between}
+    environment = found.environment
+    if backend != "memory":  # nobody is on the node, as far as the library knows
+        environment = {**environment, **NETWORK[found.kind][0], "RPIPE_BETWEEN": backend}
+    words = [*words, BACKENDS[backend]]
     plain = [*found.command, "-n", 2]
     under = [*plain, *own_command(), "run", "--summary", "off"]
-    sides = {"plain": plain, "Headroom": under}
+    sides = {"plain": plain, "Headroom": under} if backend == "memory" else {"plain": plain}
     runs: dict[str, list[Figures]] = {side: [] for side in sides}
     label = f"measuring {prefix.name}"
     with click.progressbar(length=rounds * len(sides), label=label, file=sys.stderr) as bar:
@@ -111,7 +114,8 @@ def show(rows: list[Row]) -> None:
 def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file, plot_file) -> None:
     """Handing a message over by a pipe (docs/user/pipes.md), by messages and by windows of MPI, between two ranks of a node.
 
-    Pipes to other nodes go by messages of MPI, or by libfabric: what that costs on one node is measured with --backend mpi|ofi.
+    --backend mpi|ofi: as to another node, by messages of MPI or of libfabric over TCP, beside MPI's own over TCP, without
+    Headroom.
 
     "bare" is a copy to one place that both have, and a flag: the least that the machine takes. "copied in": the content is
     elsewhere. "handed over": it was built in place before. "filled, read": it is built, handed over, and read.
@@ -127,8 +131,7 @@ def rpipe(prefixes, groups, rounds, largest, seconds, writes, backend, json_file
                 source = SOURCE if group == "handing" else rpipe_many.SOURCE
                 program = compile_program(prefix.absolute(), source, Path(folder), link_options())
                 if group == "handing":
-                    words = [largest, seconds, BACKENDS[backend]]
-                    found = measure(prefix.absolute(), program, rounds, words, "ofi" if backend == "ofi" else "mpi")
+                    found = measure(prefix.absolute(), program, rounds, [largest, seconds], backend)
                     show(found)
                 elif group == "random":
                     found = rpipe_many.measure_random(prefix.absolute(), program, rounds, writes)
