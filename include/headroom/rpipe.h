@@ -18,13 +18,15 @@
  * function: -EINVAL argument; -EBADF the pipe is closed, or not of this process (in a forked child: every pipe); -EPERM wrong
  * direction; -EPIPE the peer has died or closed (what it had written can still be read; rpipe_reason() says who and why). A
  * call that waits is told within about a tenth of a second that the peer has died; one that does not wait, after some hundred
- * of them; of one on another node (RPIPE_MPI) nobody is told, and the launcher ends the job. Threads: of each direction of a
- * pipe one thread may write and one may read at a time; RPIPE_THREADS allows any number. A call on a pipe by RPIPE_MPI counts
- * as one of MPI: with MPI_THREAD_FUNNELED what other threads write or free goes when the main thread is in such a call, with
- * MPI_THREAD_SERIALIZED one thread at a time may be in them. rpipe_read_state() counts as writing. rpipe_free(), rpipe_at() and
- * rpipe_of() may be called by any thread; different pipes may be used by different ones. No thread may be in a call on a pipe
- * that another one closes. Nothing may be called in signal handlers. After rpipe_close() a pipe and its buffers must not be
- * used: -EBADF at first, and after a thousand others were closed they may be another pipe's. */
+ * of them. On another node what a dead peer had written is there if the network had it; by RPIPE_OFI its death is seen in half
+ * a second (over networks with addresses of the internet's), by RPIPE_MPI nobody is told, and the launcher ends the job.
+ * Threads: of each direction of a pipe one thread may write and one may read at a time; RPIPE_THREADS allows any number. A
+ * call on a pipe by RPIPE_MPI counts as one of MPI: with MPI_THREAD_FUNNELED what other threads write or free goes when the
+ * main thread is in such a call, with MPI_THREAD_SERIALIZED one thread at a time may be in them. rpipe_read_state() counts as
+ * writing. rpipe_free(), rpipe_at() and rpipe_of() may be called by any thread; different pipes may be used by different ones.
+ * No thread may be in a call on a pipe that another one closes. Nothing may be called in signal handlers. After rpipe_close()
+ * a pipe and its buffers must not be used: -EBADF at first, and after a thousand others were closed they may be another
+ * pipe's. */
 #ifndef HEADROOM_RPIPE_H
 #define HEADROOM_RPIPE_H
 
@@ -69,8 +71,8 @@ enum rpipe_backend {
 
 enum rpipe_flags {
   RPIPE_THREADS = 1,
-  /* Buffers lie with their writer until they are read (the paper's rread() of slides 29 to 33). On a node they always do; by
-   * RPIPE_MPI they never do. */
+  /* Buffers lie with their writer until they are read (the paper's rread() of slides 29 to 33). On a node they always do, to
+   * other nodes never. */
   RPIPE_PULL = 2
 };
 
@@ -86,9 +88,10 @@ struct rpipe_options {
 };
 
 /* rpipe_init(): by all ranks of MPI_COMM_WORLD, between MPI_Init() and MPI_Finalize(), whether they will use pipes or not.
- * rpipe_init_with(): by all ranks of the bootstrap; allgather is called once, before it returns, and gives each rank's bytes in
- * the order of ranks; its error becomes -EPROTO. `rank`, `ranks`: may be NULL. -EALREADY: done before. -ENOTSUP, with a line on
- * stderr: no MPI library is loaded, or initialized. Not thread-safe. */
+ * rpipe_init_with(): by all ranks of the bootstrap; allgather is called once or twice, before it returns, and gives each rank's
+ * bytes in the order of ranks; its error becomes -EPROTO. `rank`, `ranks`: may be NULL. -EALREADY: done before. -ENOTSUP,
+ * with a line on stderr: no MPI library is loaded, or initialized; or what RPIPE_BETWEEN asks for is not to be had. Not
+ * thread-safe. */
 int rpipe_init(int* rank, int* ranks);
 struct rpipe_bootstrap { /* for programs whose ranks know each other by other means than MPI */
   uint32_t size;         /* sizeof(struct rpipe_bootstrap) */
@@ -125,8 +128,8 @@ int rpipe_write(raddr_t buffer, size_t bytes, int64_t timeout_ns);
 int rpipe_send(rpipe_t pipe, const void* content, size_t bytes, int64_t timeout_ns);
 
 /* ---- the reader ---- */
-/* The next message: ON ITS WAY -> READER'S. `bytes` may be NULL. -ENOMEM: it cannot be mapped; by RPIPE_MPI there was no memory
- * for it, and it is lost. */
+/* The next message: ON ITS WAY -> READER'S. `bytes` may be NULL. -ENOMEM: it cannot be mapped; from another node: there was no
+ * memory for it, and it is lost. */
 int rpipe_read(rpipe_t pipe, raddr_t* buffer, size_t* bytes, int64_t timeout_ns);
 /* Waits until one of the pipes has a message, is broken, or (where `write` is given and write[i]) could take a message of up to
  * 48 bytes; for longer ones let rpipe_alloc() wait. Says which. Fair if one set of pipes is waited for: begins after the last
@@ -134,8 +137,8 @@ int rpipe_read(rpipe_t pipe, raddr_t* buffer, size_t* bytes, int64_t timeout_ns)
 int rpipe_wait_any(const rpipe_t* pipes, const unsigned char* write, int count, int* which, int64_t timeout_ns);
 /* For poll(), epoll and event loops: a descriptor, the process's until rpipe_finalize(). After rpipe_arm() has returned 0 it
  * becomes readable when one of the pipes may be ready in the sense of rpipe_wait_any(); then, or if rpipe_arm() returns 1, take
- * what there is with RPIPE_NOWAIT and arm it again. It may be readable for nothing: ten times a second, and with any pipe by
- * RPIPE_MPI twice a millisecond, since nobody rings from there. Arm it by one thread; without RPIPE_THREADS that counts as
+ * what there is with RPIPE_NOWAIT and arm it again. It may be readable for nothing: ten times a second, and with any pipe to
+ * another node twice a millisecond, since nobody rings from there. Arm it by one thread; without RPIPE_THREADS that counts as
  * reading the pipes, or writing. -EMFILE: it cannot be made. */
 int rpipe_descriptor(void);
 int rpipe_arm(const rpipe_t* pipes, const unsigned char* write, int count);
@@ -154,7 +157,7 @@ rpipe_t rpipe_of(raddr_t buffer);
 
 struct rpipe_state {
   uint32_t size;    /* sizeof(struct rpipe_state), set by the caller */
-  uint32_t backend; /* RPIPE_NODE or RPIPE_MPI; RPIPE_ANY: the peer was not met yet */
+  uint32_t backend; /* RPIPE_NODE, RPIPE_MPI or RPIPE_OFI; RPIPE_ANY: the peer was not met yet */
   uint32_t peer, padding;
   uint64_t written, read, freed, bytes_written, bytes_read; /* messages, and their content */
   uint64_t waits_for_room, sleeps;                          /* of calls on this pipe, here */
