@@ -19,14 +19,14 @@
  * direction; -EPIPE the peer has died or closed (what it had written can still be read; rpipe_reason() says who and why). A
  * call that waits is told within about a tenth of a second that the peer has died; one that does not wait, after some hundred
  * of them. On another node what a dead peer had written is there if the network had it; by RPIPE_OFI its death is seen in half
- * a second (over networks with addresses of the internet's), by RPIPE_MPI nobody is told, and the launcher ends the job.
- * Threads: of each direction of a pipe one thread may write and one may read at a time; RPIPE_THREADS allows any number. A
- * call on a pipe by RPIPE_MPI counts as one of MPI: with MPI_THREAD_FUNNELED what other threads write or free goes when the
- * main thread is in such a call, with MPI_THREAD_SERIALIZED one thread at a time may be in them. rpipe_read_state() counts as
- * writing. rpipe_free(), rpipe_at() and rpipe_of() may be called by any thread; different pipes may be used by different ones.
- * No thread may be in a call on a pipe that another one closes. Nothing may be called in signal handlers. After rpipe_close()
- * a pipe and its buffers must not be used: -EBADF at first, and after a thousand others were closed they may be another
- * pipe's. */
+ * a second, that of its node in ten (over networks with addresses of the internet's), by RPIPE_MPI nobody is told, and the
+ * launcher ends the job. Threads: of each direction of a pipe one thread may write and one may read at a time; RPIPE_THREADS
+ * allows any number. A call on a pipe by RPIPE_MPI counts as one of MPI: with MPI_THREAD_FUNNELED what other threads write or
+ * free goes when the main thread is in such a call, with MPI_THREAD_SERIALIZED one thread at a time may be in them.
+ * rpipe_read_state() counts as writing. rpipe_free(), rpipe_at() and rpipe_of() may be called by any thread; different pipes
+ * may be used by different ones. No thread may be in a call on a pipe that another one closes. Nothing may be called in signal
+ * handlers. After rpipe_close() a pipe and its buffers must not be used: -EBADF at first, and after a thousand others were
+ * closed they may be another pipe's. */
 #ifndef HEADROOM_RPIPE_H
 #define HEADROOM_RPIPE_H
 

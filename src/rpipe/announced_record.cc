@@ -10,7 +10,7 @@ namespace headroom::rpipe {
 
 int AnnouncedRecord::send_open(Messenger& messenger, uint16_t life) {
   Frame frame = frame_of(FrameKind::kOpen, life, record_->index);
-  frame.open = {record_->key.load(std::memory_order_relaxed), record_->role, record_->flags};
+  frame.open = {record_->key.load(std::memory_order_relaxed), record_->role, record_->flags, record_->width};
   const int error = messenger.send(rank_, frame, nullptr);
   has_told_open_ = error == 0;
   return error;

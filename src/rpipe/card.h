@@ -8,13 +8,17 @@
 
 namespace headroom::rpipe {
 
+/// Whose messages are to go between nodes, by a rank's environment.
+enum class Wish : uint32_t { kNone, kMpi, kOfi, kWrong };
+
 struct Card {
   uint64_t nonce;         // names its socket
   char host[64];          // its name, for messages
   char node[96];          // equal for those who can share memory: the kernel's boot, and the name space of sockets
   cpu_set_t may_use;      // processors
   uint32_t has_messages;  // MPI's, for ranks on other nodes
-  uint32_t asks_for_ofi;  // has messages by libfabric all the same
+  Wish wish;
+  int32_t error;  // a negative error number: it cannot begin, and so no rank does
 };
 
 /// This process's.

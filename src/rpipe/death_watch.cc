@@ -1,11 +1,14 @@
 // See death_watch.h.
 #include "rpipe/death_watch.h"
 
+#include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 
 #include "base/system_calls.h"
 
@@ -40,6 +43,24 @@ void set_probes(int socket) {
   }
 }
 
+int number_in(const char* variable) {
+  const char* const text = getenv(variable);
+  return text == nullptr ? 0 : atoi(text);
+}
+
+/// To one of those that a firewall lets through, if libfabric is told of them.
+long bind_to_some_port(int listener, sockaddr_in6& address) {
+  const int last = number_in("FI_TCP_PORT_HIGH_RANGE");
+  for (int port = std::max(number_in("FI_TCP_PORT_LOW_RANGE"), 0); port > 0 && port <= last && port < 1 << 16; ++port) {
+    address.sin6_port = htons(static_cast<uint16_t>(port));
+    if (!is_error(system_call(SYS_bind, listener, &address, length_of(address)))) {
+      return 0;
+    }
+  }
+  address.sin6_port = 0;
+  return system_call(SYS_bind, listener, &address, length_of(address));
+}
+
 }  // namespace
 
 DeathWatch::~DeathWatch() { close_copies(); }
@@ -65,7 +86,7 @@ int DeathWatch::begin(const sockaddr_in6& own, uint64_t nonce) {
   }
   listener_ = made;
   socklen_t bytes = length_of(address);
-  long result = system_call(SYS_bind, listener_, &address, bytes);
+  long result = bind_to_some_port(listener_, address);
   result = is_error(result) ? result : system_call(SYS_listen, listener_, kBacklog);
   result = is_error(result) ? result : system_call(SYS_getsockname, listener_, &address, &bytes);
   if (is_error(result)) {
@@ -76,10 +97,15 @@ int DeathWatch::begin(const sockaddr_in6& own, uint64_t nonce) {
   return 0;
 }
 
-void DeathWatch::watch(int self, int rank, const sockaddr_in6& address, uint64_t nonce) {
+bool DeathWatch::watch(int self, int rank, const sockaddr_in6& address, uint64_t nonce) {
+  const bool has_connected = std::any_of(connections_.begin(), connections_.end(),
+                                         [&](const Connection& each) { return each.rank == rank && each.is_greeted(); });
+  if (has_connected) {
+    return true;
+  }
   const int made = make_socket(address);
   if (is_error(made)) {
-    return;  // as if the network had no such connection: the peer's death is not seen
+    return false;
   }
   set_probes(made);
   const long connects = system_call(SYS_connect, made, &address, length_of(address));
@@ -88,9 +114,10 @@ void DeathWatch::watch(int self, int rank, const sockaddr_in6& address, uint64_t
     if (connects == -ECONNREFUSED) {
       refused_.push_back(rank);
     }
-    return;
+    return true;
   }
   connections_.push_back({made, rank, true, {nonce, self, 0}, 0});
+  return true;
 }
 
 void DeathWatch::accept_all() {
@@ -104,13 +131,15 @@ void DeathWatch::accept_all() {
   }
 }
 
-/// A rank that does not listen any more has ended; one that cannot be reached may live.
+/// A rank that does not listen any more has ended, or a firewall refuses; one that cannot be reached may live.
 DeathWatch::Heard DeathWatch::look_why_it_failed(const Connection& connection) {
   int error = 0;
   socklen_t bytes = sizeof error;
   (void)system_call(SYS_getsockopt, connection.socket, SOL_SOCKET, SO_ERROR, &error, &bytes);
-  const bool was_there = connection.is_greeted() || !connection.connects || error == ECONNREFUSED || error == ECONNRESET;
-  return was_there ? Heard::kEnd : Heard::kNobody;
+  if (connection.is_greeted() || !connection.connects) {
+    return Heard::kEnd;
+  }
+  return error == ECONNREFUSED || error == ECONNRESET ? Heard::kRefusal : Heard::kNobody;
 }
 
 /// Sends, or receives, what is left of the greeting.
@@ -144,12 +173,12 @@ DeathWatch::Heard DeathWatch::hear(Connection& connection, int events) const {
   return (events & POLLRDHUP) != 0 ? Heard::kEnd : Heard::kNothing;
 }
 
-void DeathWatch::move(std::vector<int>& ended) {
+void DeathWatch::move(std::vector<int>& ended, std::vector<int>& refused) {
   if (listener_ < 0) {
     return;
   }
   accept_all();
-  ended.insert(ended.end(), refused_.begin(), refused_.end());
+  refused.insert(refused.end(), refused_.begin(), refused_.end());
   refused_.clear();
   polled_.clear();
   for (const Connection& connection : connections_) {
@@ -169,8 +198,8 @@ void DeathWatch::move(std::vector<int>& ended) {
       continue;
     }
     (void)system_call(SYS_close, connection.socket);
-    if (heard == Heard::kEnd && connection.rank >= 0) {
-      ended.push_back(connection.rank);
+    if (heard != Heard::kNobody && connection.rank >= 0) {
+      (heard == Heard::kEnd ? ended : refused).push_back(connection.rank);
     }
   }
   connections_.resize(kept);

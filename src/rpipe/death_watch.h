@@ -31,9 +31,10 @@ class DeathWatch {
 
   /// Connects to a rank that listens at this address; once for each rank. If the network has no such connection (a firewall
   /// lets nothing through), the rank's death is not seen.
-  void watch(int self, int rank, const sockaddr_in6& address, uint64_t nonce);
-  /// Goes on with what connects; adds the ranks whose connection has ended to `ended`, each once.
-  void move(std::vector<int>& ended);
+  /// False: there is no descriptor for it now.
+  bool watch(int self, int rank, const sockaddr_in6& address, uint64_t nonce);
+  /// Goes on with what connects; adds the ranks of which a connection has ended to `ended`, and those that have refused one.
+  void move(std::vector<int>& ended, std::vector<int>& refused);
   /// Closes this process's copies, in a forked child.
   void close_copies();
 
@@ -52,7 +53,7 @@ class DeathWatch {
     [[nodiscard]] bool is_greeted() const { return moved == sizeof greeting; }
   };
 
-  enum class Heard { kNothing, kEnd, kNobody };
+  enum class Heard { kNothing, kEnd, kRefusal, kNobody };
 
   static Heard look_why_it_failed(const Connection& connection);
   [[nodiscard]] Heard greet(Connection& connection) const;
@@ -63,7 +64,7 @@ class DeathWatch {
   uint16_t port_ = 0;
   uint64_t nonce_ = 0;
   std::vector<Connection> connections_;
-  std::vector<int> refused_;  // ranks that did not listen any more
+  std::vector<int> refused_;  // ranks that have, at once
   std::vector<pollfd> polled_;
 };
 

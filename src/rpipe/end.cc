@@ -51,6 +51,7 @@ int End::begin() {
   writer.open(own_memory(), *own_, writer_options(options_));
   own_->role = static_cast<uint16_t>(role_);
   own_->flags = static_cast<uint16_t>(options_.flags | (peer_.is_mirrored ? kMirrored : 0));
+  own_->width = options_.width == 0 ? kMostBuffers : options_.width;
   own_->state.store(static_cast<uint32_t>(EndState::kOpen), std::memory_order_relaxed);
   own_->key.store(key_of(options_.channel, opening_), std::memory_order_release);
   if (writes()) {
@@ -310,12 +311,13 @@ int End::take(raddr_t& buffer) {
 }
 
 bool End::release(uint32_t buffer) {
+  const uint64_t bytes = reader.buffer(buffer).bytes;
   if (!reader.release(buffer)) {
     return false;
   }
   ring_after_fence(*peer_.root.load(std::memory_order_relaxed));
   if (peer_.is_mirrored) {
-    tell_freed(peer_, *theirs_.load(std::memory_order_relaxed), buffer);
+    tell_freed(peer_, *theirs_.load(std::memory_order_relaxed), buffer, bytes);
   }
   return true;
 }

@@ -124,6 +124,7 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   if (peer_.is_mirrored) {
     poll_mirrors(true, timeout_ns == RPIPE_NOWAIT);
   }
+  uint64_t handled = handled_from_nodes();
   int result = look(timeout_ns == RPIPE_NOWAIT);
   if (result != -EAGAIN) {
     return result;
@@ -143,7 +144,11 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   bool has_told_waits = false;
   Waiter waiter(timeout_ns);
   uint32_t looks = 0;
-  while ((result = look(waiter.is_patient())) == -EAGAIN) {
+  const auto look_again = [&] {
+    handled = handled_from_nodes();
+    return look(waiter.is_patient());
+  };
+  while ((result = look_again()) == -EAGAIN) {
     if (const int over = waiter.pause()) {
       result = look_whether_dead(peer_) ? look(true) : over;
       result = result == -EAGAIN ? over : result;
@@ -155,7 +160,7 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
       (void)look_whether_dead(peer_);
       if (timeout_ns < 0 && peer_.is_mirrored && (has_told_waits || may_tell_waits(waits_for))) {
         has_told_waits = true;
-        tell_waits(peer_, may_tell_waits(waits_for) ? waits_for : WaitsFor::kNothing);
+        tell_waits(peer_, may_tell_waits(waits_for) ? waits_for : WaitsFor::kNothing, handled);
       }
       if (timeout_ns < 0 && is_deadlock(waits_for, watch)) {
         result = look(true);
@@ -170,7 +175,7 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
   }
   own.waits_for.store(0, std::memory_order_release);
   if (has_told_waits) {
-    tell_waits(peer_, WaitsFor::kNothing);
+    tell_waits(peer_, WaitsFor::kNothing, handled);
   }
   count_wait(waiter.sleeps(), waits_for == WaitsFor::kRoom);
   return result;

@@ -23,6 +23,7 @@ struct Frame {
       uint64_t key;
       uint16_t role;
       uint16_t flags;
+      uint32_t width;
     } open;
     struct {
       uint64_t number;
@@ -42,6 +43,7 @@ struct Frame {
     } waits;
   };
   uint64_t content;  // bytes
+  uint64_t number;   // of the sender's frames to this rank, from 1 on: none may be missing
 };
 inline Frame frame_of(FrameKind kind, uint16_t life, uint32_t record) {
   Frame frame = {};

@@ -80,10 +80,12 @@ int choose_peer(int rank, uint32_t backend, Peer*& chosen) {
     chosen = mirrored_peer(rank);
     return chosen == nullptr ? -ENOMEM : 0;
   }
+  const bool has_none = between.backend == RPIPE_ANY;
   const char* const why = !by_messages         ? "it is on another node"
                           : rank == own_rank() ? "it is this rank"
-                          : !has_transport()   ? why_no_transport()
-                                               : "messages go by the other library; RPIPE_BETWEEN=mpi or ofi says by which";
+                          : has_none           ? why_no_transport()
+                          : is_other           ? "messages go by the other library; RPIPE_BETWEEN=mpi or ofi says by which"
+                                               : "MPI has ended";
   const char* const way = !by_messages ? "memory" : backend == RPIPE_OFI ? "messages of libfabric" : "messages";
   say("rank %d: no pipe to rank %d (on %s) by %s: %s", own_rank(), rank, on_node.host, way, why);
   return -ENOTSUP;
@@ -102,10 +104,6 @@ int close_end(::rpipe& pipe, End& end, int64_t timeout_ns) {
 }  // namespace
 
 int begin(const rpipe_bootstrap& bootstrap, const rpipe_transport* transport) {
-  bool asks_for_ofi = false;
-  if (const int error = read_wish(asks_for_ofi)) {
-    return error;
-  }
   static uint32_t made_in = fork_generation();
   if (made_in != fork_generation()) {
     made_in = fork_generation();
@@ -115,11 +113,12 @@ int begin(const rpipe_bootstrap& bootstrap, const rpipe_transport* transport) {
   forget_records();
   find_host();
   count_life();
-  int error = begin_peers(bootstrap, transport != nullptr, asks_for_ofi);
+  int error = begin_peers(bootstrap, transport != nullptr, read_wish());
   if (error == 0) {
     error = choose_transport(bootstrap, transport);
     error = error == 0 ? begin_mirrors(transport) : error;
     if (error != 0) {
+      leave_transport();
       end_peers(false);
     }
   }

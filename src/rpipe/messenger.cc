@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/system_calls.h"
+#include "rpipe/counted_memory.h"
 #include "rpipe/host.h"
 #include "rpipe/shared.h"
 
@@ -13,8 +14,9 @@ namespace headroom::rpipe {
 
 namespace {
 
-constexpr int kFrameTag = 1;
+constexpr int kFrameTag = RPIPE_TAG_OF_FRAMES;
 constexpr int kContentTag = 2;
+constexpr int kTagsOfContent = 4096;  // so that content does not come where that of another frame was to; MPI has tags to 32767
 constexpr uint64_t kSlotBytes = kFrameBytes + kContentWithFrame;
 constexpr uint64_t kSmallSlotBytes = 128;  // of frames with little content, which are most
 constexpr uint64_t kSlotsAtOnce = 64;
@@ -23,7 +25,16 @@ constexpr size_t kPosted = 16;   // receives for frames of each rank
 constexpr uint64_t kMostBytes = RPIPE_MOST_BYTES_OF_MESSAGE;
 constexpr int kMostFramesAtOnce = 64;  // of one rank, before others are looked after
 
+int content_tag_of(const Frame& frame) { return kContentTag + 4 * static_cast<int>(frame.number % kTagsOfContent); }
+
 }  // namespace
+
+Messenger::~Messenger() {
+  give_back_counted(counted_);
+  for (const Content& content : contents_) {
+    base::give_back_memory(content.dropped, content.frame.content);
+  }
+}
 
 std::vector<char*>& Messenger::free_slots(uint64_t bytes) { return bytes == kSlotBytes ? free_slots_ : free_small_slots_; }
 
@@ -35,8 +46,8 @@ char* Messenger::take_slot(uint64_t bytes) {
     if (piece.at == nullptr) {
       return nullptr;
     }
-    if (host() != nullptr) {
-      (void)host()->take(wanted);  // counted, if there is room: who cannot send can end no wait
+    if (host() != nullptr && host()->take(wanted)) {  // counted, if there is room: a rank that cannot send can end no wait
+      counted_ += wanted;
     }
     for (uint64_t at = 0; at + bytes <= wanted; at += bytes) {
       free.push_back(piece.at + at);
@@ -61,7 +72,9 @@ int Messenger::send(int rank, const Frame& frame, const char* content) {
   if (slot == nullptr) {
     return -ENOMEM;
   }
-  memcpy(slot, &frame, sizeof frame);
+  Frame numbered = frame;
+  numbered.number = sent_[rank] + 1;
+  memcpy(slot, &numbered, sizeof numbered);
   if (with_frame > 0) {
     memcpy(slot + kFrameBytes, content, with_frame);
   }
@@ -76,7 +89,8 @@ int Messenger::send(int rank, const Frame& frame, const char* content) {
   ++sent_[rank];
   for (uint64_t at = 0; with_frame == 0 && at < frame.content && error == 0; at += kMostBytes) {
     Send part = {0, nullptr, 0, rank, frame.record};
-    error = transport_.send(rank, kContentTag, content + at, std::min(kMostBytes, frame.content - at), &part.request);
+    error =
+        transport_.send(rank, content_tag_of(numbered), content + at, std::min(kMostBytes, frame.content - at), &part.request);
     if (error == 0) {
       sends_.push_back(part);
     }
@@ -161,7 +175,7 @@ void Messenger::receive_content(int rank, const Frame& frame) {
   int error = into == nullptr ? -ENOMEM : 0;
   for (uint64_t at = 0; error == 0 && at < frame.content; at += kMostBytes) {
     uint64_t request = 0;
-    error = transport_.receive(rank, kContentTag, into + at, std::min(kMostBytes, frame.content - at), &request);
+    error = transport_.receive(rank, content_tag_of(frame), into + at, std::min(kMostBytes, frame.content - at), &request);
     if (error == 0) {
       content.requests.push_back(request);
     }
@@ -188,6 +202,10 @@ bool Messenger::hear_one(int rank, Heard& heard) {
   ++heard.received;
   Frame frame;
   memcpy(&frame, slot, sizeof frame);
+  if (frame.number != heard.received) {
+    fail(rank);  // a network has lost some
+    return false;
+  }
   if (frame.content > kContentWithFrame) {
     receive_content(rank, frame);
   } else {
@@ -217,12 +235,17 @@ void Messenger::move_contents() {
     } else if (content.dropped == nullptr) {
       handler_.handle_content(content.rank, content.frame);
     }
-    base::give_back_memory(content.dropped, content.frame.content);
+    if (!content.has_failed) {  // else it may come still
+      base::give_back_memory(content.dropped, content.frame.content);
+    }
     contents_.erase(contents_.begin() + static_cast<ptrdiff_t>(each));
   }
 }
 
 void Messenger::move() {
+  if (transport_.move != nullptr) {
+    transport_.move();
+  }
   move_sends();
   for (auto& [rank, heard] : heard_) {
     for (int frames = 0; frames < kMostFramesAtOnce && hear_one(rank, heard); ++frames) {

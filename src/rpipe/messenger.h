@@ -37,6 +37,8 @@ class FrameHandler {
 class Messenger {
  public:
   Messenger(const rpipe_transport& transport, FrameHandler& handler) : transport_(transport), handler_(handler) {}
+  /// The transport has ended, or nothing was sent.
+  ~Messenger();
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
@@ -96,6 +98,7 @@ class Messenger {
   const rpipe_transport& transport_;
   FrameHandler& handler_;
   MemoryFile memory_;
+  uint64_t counted_ = 0;  // bytes of it in the budget
   std::vector<char*> free_slots_;
   std::vector<char*> free_small_slots_;
   std::deque<Send> sends_;

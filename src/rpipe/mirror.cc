@@ -55,10 +55,12 @@ class Handler final : public FrameHandler {
 
 const rpipe_transport* transport = nullptr;
 BetweenNodes between_nodes;
-Messenger* messenger = nullptr;  // for good, like the receives that it has posted
-Handler handler;
+Messenger* messenger = nullptr;  // as long as the transport, like the receives that it has posted: MPI's for good
+// Never destroyed: a thread of the transport may use them while the process ends.
+Handler& handler = *new Handler;
 Mirrors* now = nullptr;
-std::unordered_map<int, Waiting> waiting;  // by rank
+auto& waiting = *new std::unordered_map<int, Waiting>;  // by rank; the same
+std::atomic<uint64_t> handled{0};                       // from other nodes
 uint16_t life = 0;
 int rank_count = 0;
 base::FutexLock lock;
@@ -124,6 +126,7 @@ char* Handler::handle_frame(int rank, const Frame& frame, const char* content) {
   if (now == nullptr || frame.life != life) {
     return nullptr;
   }
+  handled.fetch_add(1, std::memory_order_relaxed);
   MirroredRecord* record = nullptr;
   switch (frame.kind) {
     case FrameKind::kOpen:
@@ -158,6 +161,7 @@ char* Handler::handle_frame(int rank, const Frame& frame, const char* content) {
 void Handler::handle_content(int rank, const Frame& frame) {
   MirroredRecord* const record = now == nullptr || frame.life != life ? nullptr : find_record(rank, frame.record);
   if (record != nullptr) {
+    handled.fetch_add(1, std::memory_order_relaxed);
     record->put_content(frame);
     if (record->is_over_here()) {
       now->to_tell.push_back(record);
@@ -166,6 +170,7 @@ void Handler::handle_content(int rank, const Frame& frame) {
 }
 
 void Handler::handle_failure(int rank) {
+  handled.fetch_add(1, std::memory_order_relaxed);
   if (now != nullptr && now->peers.contains(rank)) {
     Peer& peer = *now->peers[rank];
     peer.has_failed.store(true, std::memory_order_relaxed);
@@ -190,7 +195,9 @@ void send_what_waits() {
 }
 
 /// Whether this rank's threads need not tell what was taken and freed until one of them waits.
-bool may_tell_later() { return transport->moves_by_itself != 0; }
+bool may_tell_later() {
+  return transport != nullptr && transport->moves_by_itself != nullptr && transport->moves_by_itself() != 0;
+}
 
 bool is_nothing_left_to_send() { return now->to_hear.empty() && now->to_tell.empty() && now->to_forward.empty(); }
 
@@ -292,27 +299,25 @@ int begin_mirrors(const rpipe_transport* given) {
   }
   const base::LockHolder holder(lock);
   transport = given;
+  between_nodes = {};
   if (transport == nullptr) {
     return 0;
   }
   between_nodes = {transport->backend, transport->name, transport->failure};
-  if (messenger == nullptr) {
-    messenger = new Messenger(*transport, handler);
-    if (!messenger->open()) {
-      delete messenger;
-      messenger = nullptr;
-      return -EMFILE;
-    }
-    static const rpipe_at_end calls = {move_at_end, sent_to, has_received, stop_at_end};
-    transport->at_end(&calls);
+  auto mirrors = std::make_unique<Mirrors>();
+  auto made = messenger == nullptr ? std::make_unique<Messenger>(*transport, handler) : nullptr;
+  if (!mirrors->memory.open() || (made != nullptr && !made->open())) {
+    transport = nullptr;
+    return -EMFILE;
   }
   rank_count = ranks();
   forget_left();
-  auto mirrors = std::make_unique<Mirrors>();
-  if (!mirrors->memory.open()) {
-    return -EMFILE;
-  }
   now = mirrors.release();
+  if (made != nullptr) {
+    messenger = made.release();
+    static const rpipe_at_end calls = {move_at_end, sent_to, has_received, stop_at_end};
+    transport->at_end(&calls);
+  }
   return 0;
 }
 
@@ -400,21 +405,25 @@ void tell_taken(const Peer& peer, const Record& theirs) {
   }
 }
 
-void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer) {
+void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer, uint64_t bytes) {
   const base::LockHolder holder(lock);
   if (MirroredRecord* const record = find_record(peer.rank, theirs.index)) {
-    record->free(static_cast<uint16_t>(buffer));
+    record->free(static_cast<uint16_t>(buffer), bytes);
     tell_now_or_later(*record);
   }
 }
 
-void tell_waits(const Peer& peer, WaitsFor waits_for) {
+uint64_t handled_from_nodes() { return handled.load(std::memory_order_acquire); }
+
+void tell_waits(const Peer& peer, WaitsFor waits_for, uint64_t handled_before) {
   const base::LockHolder holder(lock);
   Waiting& with = waiting[peer.rank];
   const uint64_t received = messenger->received_from(peer.rank) - with.frames_received;
   const bool knows = waits_for == with.told && (waits_for == WaitsFor::kNothing || received == with.told_received);
   // What was announced and has not come, or has not gone, may be what one of the two waits for.
-  const bool may_tell = waits_for == WaitsFor::kNothing || (messenger->is_all_received() && is_nothing_left_to_send());
+  const bool has_looked = handled.load(std::memory_order_relaxed) == handled_before;
+  const bool may_tell =
+      waits_for == WaitsFor::kNothing || (has_looked && messenger->is_all_received() && is_nothing_left_to_send());
   if (knows || !may_tell || !messenger->may_call(true)) {
     return;
   }
@@ -436,7 +445,7 @@ bool waits_for_this_rank(const Peer& peer) {
 
 void move_mirrors(bool expects_it, bool tells) {
   if (!lock.try_lock()) {
-    return;  // who has it does as much
+    return;  // whoever has it moves the same, and what is not told then is soon
   }
   if (now != nullptr && messenger->may_call(expects_it)) {
     if (tells || !may_tell_later()) {

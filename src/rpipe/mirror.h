@@ -32,13 +32,12 @@ int begin_mirrors(const rpipe_transport* transport);
 /// What others still send is received and dropped from now on. Ends a transport that ends with the pipes. False: of this
 /// process's own file something is still being sent.
 bool end_mirrors(int64_t timeout_ns);
-/// Which way pipes go to other nodes; backend RPIPE_ANY: none, or no longer.
+/// Which way pipes go to other nodes since they began; backend RPIPE_ANY: none.
 struct BetweenNodes {
   uint32_t backend = RPIPE_ANY;
   const char* name = "";
   const char* failure = "";
 };
-/// That of the last transport.
 const BetweenNodes& messages_between_nodes();
 bool has_transport();
 
@@ -56,12 +55,14 @@ bool try_to_forget(const Record& own);
 void tell_back(const Peer& peer, const Record& theirs);
 /// That something of it was taken, if nothing is left: the writer may wait for that before it closes.
 void tell_taken(const Peer& peer, const Record& theirs);
-/// That a buffer was freed.
-void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer);
+/// That a buffer was freed, which had so many bytes.
+void tell_freed(const Peer& peer, const Record& theirs, uint32_t buffer, uint64_t bytes);
 
-/// Tells the peer, if it does not know, that this process waits for it for ever, and has looked for what it waits for since
-/// anything last came; kNothing: no longer.
-void tell_waits(const Peer& peer, WaitsFor waits_for);
+/// Counts what came from other nodes and was handled, by any thread.
+uint64_t handled_from_nodes();
+/// Tells the peer, if it does not know, that this process waits for it for ever; kNothing: no longer. `handled`: what was
+/// counted before the caller last looked for what it waits for. If more has come since, nothing is told.
+void tell_waits(const Peer& peer, WaitsFor waits_for, uint64_t handled);
 /// Whether the peer waits for this process for ever, and had all that was sent to it when it said so: then it waits still.
 bool waits_for_this_rank(const Peer& peer);
 

@@ -19,6 +19,8 @@ void MirroredRecord::open(const Frame& frame) {
   first_number_ = next_number_ = 1;
   is_closed_there_ = is_lost_ = has_told_over_ = false;
   freed_.clear();
+  bytes_freed_ = taken_told_ = heap_limit_ = 0;
+  width_ = frame.open.width;
   record_.role = frame.open.role;
   record_.flags = frame.open.flags;
   record_.state.store(static_cast<uint32_t>(EndState::kOpen), std::memory_order_relaxed);
@@ -72,6 +74,7 @@ char* MirroredRecord::place_in_heap(const Frame& frame) {
     if (heap_.at == nullptr) {
       return nullptr;
     }
+    heap_limit_ = limit;
     record_.heap_limit.store(heap_.bytes, std::memory_order_relaxed);
     record_.heap.store(heap_.offset, std::memory_order_release);
   }
@@ -137,7 +140,6 @@ char* MirroredRecord::put(const Frame& frame, const char* content) {
     return nullptr;
   }
   ++next_number_;
-  bytes_untold_ += frame.content;
   if (into != nullptr && content == nullptr) {
     awaited_.push_back({number, &line});
     return into;
@@ -165,6 +167,13 @@ void MirroredRecord::put_content(const Frame& frame) {
 
 // ---- what goes back ------------------------------------------------------------------------------------------------------
 
+/// A writer that has closed waits for all; a narrow pipe, or a small heap, is full early.
+bool MirroredRecord::has_much_to_tell() const {
+  const uint64_t messages = std::min(kManyMessages, std::max<uint64_t>(width_ / 4, 1));
+  const uint64_t bytes = heap_limit_ == 0 ? kManyBytes : std::min(kManyBytes, heap_limit_ / 4);
+  return is_closed_there_ || taken_untold() >= messages || freed_.size() >= messages || bytes_freed_ >= bytes;
+}
+
 int MirroredRecord::tell_back(Messenger& messenger, uint16_t life) {
   if (has_told_over_) {
     return 0;  // the record may be another pipe's there
@@ -180,7 +189,7 @@ int MirroredRecord::tell_back(Messenger& messenger, uint16_t life) {
     }
     freed_.erase(freed_.begin(), freed_.begin() + static_cast<ptrdiff_t>(count));
     taken_told_ = frame.back.taken;
-    bytes_untold_ = 0;
+    bytes_freed_ = 0;
     has_told_over_ = frame.back.is_closed != 0;
   } while (!freed_.empty());
   return 0;

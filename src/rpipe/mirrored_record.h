@@ -37,22 +37,22 @@ class MirroredRecord {
   /// Gives its memory back if both ends are closed and nothing is on its way; when the end here has closed.
   void release_if_over();
 
-  /// The reader has freed the buffer.
-  void free(uint16_t buffer) { freed_.push_back(buffer); }
+  /// The reader has freed the buffer, which had so many bytes.
+  void free(uint16_t buffer, uint64_t bytes) {
+    freed_.push_back(buffer);
+    bytes_freed_ += bytes;
+  }
   /// Sends what was taken and freed, and whether the end here is over. 0; -ENOMEM: not now; -EIO: nor ever.
   int tell_back(Messenger& messenger, uint16_t life);
   /// Whether the writer may need to hear of it before more has been read.
-  [[nodiscard]] bool has_much_to_tell() const {
-    return taken_untold() >= kManyMessages || freed_.size() >= kManyMessages || bytes_untold_ >= kManyBytes;
-  }
+  [[nodiscard]] bool has_much_to_tell() const;
   /// Whether the end here has closed, and nothing is on its way into its memory: the writer may use the record anew.
   [[nodiscard]] bool is_over_here() const { return is_closed_here() && awaited_.empty(); }
   [[nodiscard]] bool is_all_taken() const { return record_.taken.load(std::memory_order_relaxed) + 1 == next_number_; }
 
  private:
-  // A part of the smallest heap, and of the messages that a writer has on their way.
   static constexpr uint64_t kManyMessages = 8;
-  static constexpr uint64_t kManyBytes = 16 << 10;
+  static constexpr uint64_t kManyBytes = 16 << 10;  // a quarter of a heap as it is first made
 
   struct LeftRing {
     MemoryFile::Piece piece;  // at: nullptr for the record's own
@@ -91,8 +91,10 @@ class MirroredRecord {
   bool is_lost_ = false;
   bool has_told_over_ = false;
   std::vector<uint16_t> freed_;  // and not told
+  uint64_t bytes_freed_ = 0;     // of these
   uint64_t taken_told_ = 0;
-  uint64_t bytes_untold_ = 0;  // that have come since something was told
+  uint64_t width_ = 0;
+  uint64_t heap_limit_ = 0;  // 0: it has no heap yet
 };
 
 }  // namespace headroom::rpipe

@@ -148,7 +148,6 @@ static int allgather(void* context, const void* mine, void* all, size_t bytes) {
 static const struct rpipe_transport transport = {.backend = RPIPE_MPI,
                                                  .name = "MPI",
                                                  .failure = "cannot be reached any more: MPI has ended, or failed",
-                                                 .moves_by_itself = 0,
                                                  .may_call = may_call,
                                                  .send = start_send,
                                                  .receive = start_receive,

@@ -7,6 +7,7 @@
 #include <rdma/fi_tagged.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,8 +27,13 @@ namespace headroom::rpipe {
 
 namespace {
 
-constexpr int kLastTag = 3;  // after those of messenger.cc
+constexpr int kLastTag = 3;            // that messenger.cc does not use
+constexpr int kTagBits = 16;           // of its tags
+constexpr size_t kPostedForEach = 17;  // of its receives for each rank, and that of the last message
+constexpr size_t kPostedBeside = 64;
 constexpr uint64_t kGoneAfterNs = 200'000'000;
+constexpr uint64_t kGoneWithContentAfterNs = 5'000'000'000;
+constexpr uint64_t kShortestEndNs = 100'000'000;
 constexpr uint64_t kLookForDeathsNs = 10'000'000;
 constexpr uint64_t kLongestEndNs = 2'000'000'000;
 constexpr uint64_t kShortestSleepNs = 500'000;
@@ -38,7 +44,8 @@ struct Operation {
   fi_context2 context;  // libfabric's; first, since completions name it
   enum class State : uint8_t { kOnItsWay, kOver, kFailed } state;
   bool sends;
-  bool is_left;  // nobody asks for it any more
+  bool is_left;     // nobody asks for it any more
+  bool is_content;  // that was announced
   int rank;
   uint64_t flags;
   uint64_t tag;
@@ -53,35 +60,39 @@ struct Rank {
   bool is_watched = false;
   bool has_last_posted = false;
   bool has_come = false;  // anything from it
+  int contents = 0;       // that were announced and have not come
   uint64_t last_came_ns = 0;
-  uint64_t ended_ns = 0;  // its connection was closed; 0: it was not
+  uint64_t refused_ns = 0;  // it, or a firewall, has refused a connection
+  uint64_t ended_ns = 0;    // it has ended, or nothing can be sent to it; 0: not so
 };
 
 struct Ofi {
+  std::deque<Operation> operations;  // for good: the endpoint, which is closed first, may have some of them
   OfiEndpoint endpoint;
   DeathWatch watch;
   int self = 0;
   std::vector<OfiCard> cards;
   std::vector<Rank> ranks;
-  std::deque<Operation> operations;  // for good
   std::vector<Operation*> free_operations;
   std::vector<int> waiting;  // ranks some of whose operations libfabric has not taken
-  std::vector<int> ended;
+  std::vector<int> ended, refused;
   uint64_t looked_for_deaths_ns = 0;
 
   pthread_t thread = {};
   bool has_thread = false;
   std::atomic<uint32_t> stops{0};
-  std::atomic<uint64_t> tests{0};  // ever, by any thread
+  std::atomic<uint64_t> moves{0};  // ever, by any thread
   std::atomic<uint64_t> over{0};   // operations, ever
 };
 
 Ofi* ofi = nullptr;
 const rpipe_at_end* calls = nullptr;
 
-uint64_t tag_of(int sender, int tag) { return static_cast<uint64_t>(sender) << 8 | static_cast<unsigned>(tag); }
+uint64_t tag_of(int sender, int tag) { return static_cast<uint64_t>(sender) << kTagBits | static_cast<unsigned>(tag); }
 
 // ---- operations ----------------------------------------------------------------------------------------------------------
+
+Rank& rank_of(const Operation& operation) { return ofi->ranks[static_cast<size_t>(operation.rank)]; }
 
 Operation& take_operation() {
   if (ofi->free_operations.empty()) {
@@ -99,7 +110,7 @@ long give_to_library(Operation& operation) {
   if (!operation.sends) {
     return fi_trecv(endpoint, operation.at, operation.bytes, nullptr, FI_ADDR_UNSPEC, operation.tag, 0, &operation.context);
   }
-  Rank& to = ofi->ranks[static_cast<size_t>(operation.rank)];
+  Rank& to = rank_of(operation);
   const OfiCard& card = ofi->cards[static_cast<size_t>(operation.rank)];
   if (to.address == FI_ADDR_NOTAVAIL && fi_av_insert(ofi->endpoint.addresses(), card.name, 1, &to.address, 0, nullptr) != 1) {
     to.address = FI_ADDR_NOTAVAIL;
@@ -115,16 +126,32 @@ long give_to_library(Operation& operation) {
   return fi_tsendmsg(endpoint, &message, operation.flags | FI_COMPLETION);
 }
 
+void finish(Operation& operation, Operation::State state) {
+  operation.state = state;
+  ofi->over.fetch_add(1, std::memory_order_relaxed);
+  Rank& rank = rank_of(operation);
+  rank.contents -= operation.is_content ? 1 : 0;
+  if (!operation.sends && state == Operation::State::kOver) {
+    rank.has_come = true;
+    rank.last_came_ns = rank.ended_ns == 0 ? 0 : base::monotonic_ns();
+  } else if (operation.sends && state == Operation::State::kFailed && rank.ended_ns == 0) {
+    rank.ended_ns = base::monotonic_ns();
+  }
+  if (operation.is_left) {
+    ofi->free_operations.push_back(&operation);
+  }
+}
+
 bool try_to_give(Operation& operation) {
   const long result = give_to_library(operation);
   if (result != 0 && result != -FI_EAGAIN) {
-    operation.state = Operation::State::kFailed;
+    finish(operation, Operation::State::kFailed);
   }
   return result != -FI_EAGAIN;
 }
 
 std::vector<Operation*>& queue_of(const Operation& operation) {
-  Rank& rank = ofi->ranks[static_cast<size_t>(operation.rank)];
+  Rank& rank = rank_of(operation);
   return operation.sends ? rank.sends : rank.receives;
 }
 
@@ -156,10 +183,14 @@ void give_what_waits() {
 
 /// Nobody asks for it any more, nor for its memory.
 void leave(Operation& operation) {
-  if (std::erase(queue_of(operation), &operation) > 0 || operation.state != Operation::State::kOnItsWay) {
+  if (operation.state != Operation::State::kOnItsWay) {
+    ofi->free_operations.push_back(&operation);
+  } else if (std::erase(queue_of(operation), &operation) > 0) {
+    rank_of(operation).contents -= operation.is_content ? 1 : 0;
     ofi->free_operations.push_back(&operation);
   } else {
     operation.is_left = true;  // libfabric will say that it is over
+    (void)fi_cancel(&ofi->endpoint.endpoint()->fid, &operation.context);
   }
 }
 
@@ -170,28 +201,13 @@ void watch(int rank) {
   if (other.is_watched || card.watch_port == 0 || ofi->watch.port() == 0) {
     return;
   }
-  other.is_watched = true;
   sockaddr_in6 address = {};
   memcpy(&address, card.name, std::min<size_t>(sizeof address, card.bytes));
   address.sin6_port = card.watch_port;
-  ofi->watch.watch(ofi->self, rank, address, card.nonce);
+  other.is_watched = ofi->watch.watch(ofi->self, rank, address, card.nonce);
 }
 
 // ---- progress ------------------------------------------------------------------------------------------------------------
-
-void finish(void* context, Operation::State state) {
-  auto& operation = *static_cast<Operation*>(context);
-  operation.state = state;
-  ofi->over.fetch_add(1, std::memory_order_relaxed);
-  Rank& rank = ofi->ranks[static_cast<size_t>(operation.rank)];
-  if (!operation.sends && state == Operation::State::kOver) {
-    rank.has_come = true;
-    rank.last_came_ns = rank.ended_ns == 0 ? 0 : base::monotonic_ns();
-  }
-  if (operation.is_left) {
-    ofi->free_operations.push_back(&operation);
-  }
-}
 
 void take_completions() {
   constexpr size_t kAtOnce = 16;
@@ -204,12 +220,12 @@ void take_completions() {
         return;
       }
       if (error.op_context != nullptr) {
-        finish(error.op_context, Operation::State::kFailed);
+        finish(*static_cast<Operation*>(error.op_context), Operation::State::kFailed);
       }
       continue;
     }
     for (ssize_t each = 0; each < came; ++each) {
-      finish(entries[each].op_context, Operation::State::kOver);
+      finish(*static_cast<Operation*>(entries[each].op_context), Operation::State::kOver);
     }
     if (came < static_cast<ssize_t>(kAtOnce)) {
       return;
@@ -224,15 +240,20 @@ void look_for_deaths() {
   }
   ofi->looked_for_deaths_ns = now_ns;
   ofi->ended.clear();
-  ofi->watch.move(ofi->ended);
+  ofi->refused.clear();
+  ofi->watch.move(ofi->ended, ofi->refused);
   for (const int rank : ofi->ended) {
     if (static_cast<size_t>(rank) < ofi->ranks.size() && ofi->ranks[static_cast<size_t>(rank)].ended_ns == 0) {
       ofi->ranks[static_cast<size_t>(rank)].ended_ns = now_ns;
     }
   }
+  for (const int rank : ofi->refused) {
+    ofi->ranks[static_cast<size_t>(rank)].refused_ns = now_ns;
+  }
 }
 
 void progress() {
+  ofi->moves.fetch_add(1, std::memory_order_relaxed);
   take_completions();
   if (!ofi->waiting.empty()) {
     give_what_waits();
@@ -241,7 +262,11 @@ void progress() {
 }
 
 bool is_gone(const Rank& rank) {
-  return rank.ended_ns != 0 && base::monotonic_ns() - std::max(rank.ended_ns, rank.last_came_ns) > kGoneAfterNs;
+  if (rank.refused_ns != 0 && !rank.has_come && base::monotonic_ns() - rank.refused_ns > kGoneWithContentAfterNs) {
+    return true;
+  }
+  const uint64_t after_ns = rank.contents > 0 ? kGoneWithContentAfterNs : kGoneAfterNs;
+  return rank.ended_ns != 0 && base::monotonic_ns() - std::max(rank.ended_ns, rank.last_came_ns) > after_ns;
 }
 
 // ---- the transport -------------------------------------------------------------------------------------------------------
@@ -251,7 +276,7 @@ int may_call(int /*expects_it*/) { return ofi != nullptr ? 1 : 0; }
 int send(int rank, int tag, const void* from, size_t bytes, uint64_t* request) {
   watch(rank);
   char* const at = const_cast<char*>(static_cast<const char*>(from));
-  const Operation wanted = {{}, Operation::State::kOnItsWay, true, false, rank, 0, tag_of(ofi->self, tag), at, bytes};
+  const Operation wanted = {{}, Operation::State::kOnItsWay, true, false, false, rank, 0, tag_of(ofi->self, tag), at, bytes};
   *request = reinterpret_cast<uint64_t>(&begin_operation(wanted));
   return 0;
 }
@@ -259,12 +284,14 @@ int send(int rank, int tag, const void* from, size_t bytes, uint64_t* request) {
 int receive(int rank, int tag, void* into, size_t bytes, uint64_t* request) {
   watch(rank);
   Rank& from = ofi->ranks[static_cast<size_t>(rank)];
-  Operation wanted = {{}, Operation::State::kOnItsWay, false, true, rank, 0, tag_of(rank, kLastTag), nullptr, 0};
+  Operation wanted = {{}, Operation::State::kOnItsWay, false, true, false, rank, 0, tag_of(rank, kLastTag), nullptr, 0};
   if (!from.has_last_posted) {
     from.has_last_posted = true;
     (void)begin_operation(wanted);
   }
   wanted.is_left = false;
+  wanted.is_content = tag != RPIPE_TAG_OF_FRAMES;
+  from.contents += wanted.is_content ? 1 : 0;
   wanted.tag = tag_of(rank, tag);
   wanted.at = static_cast<char*>(into);
   wanted.bytes = bytes;
@@ -277,19 +304,16 @@ int test(uint64_t* request) {
     return 1;
   }
   auto& operation = *reinterpret_cast<Operation*>(*request);
-  ofi->tests.fetch_add(1, std::memory_order_relaxed);
   if (operation.state == Operation::State::kOnItsWay) {
-    progress();
-  }
-  if (operation.state == Operation::State::kOnItsWay) {
-    if (!is_gone(ofi->ranks[static_cast<size_t>(operation.rank)])) {
+    if (!is_gone(rank_of(operation))) {
       return 0;
     }
     leave(operation);
     *request = 0;
     return -EIO;
   }
-  const bool failed = operation.state == Operation::State::kFailed;
+  // What could not be sent is over: what the rank had sent before it ended may still come (is_gone()).
+  const bool failed = operation.state == Operation::State::kFailed && !operation.sends;
   ofi->free_operations.push_back(&operation);
   *request = 0;
   return failed ? -EIO : 1;
@@ -300,7 +324,6 @@ void cancel(uint64_t* request) {
     return;
   }
   auto& operation = *reinterpret_cast<Operation*>(*request);
-  (void)fi_cancel(&ofi->endpoint.endpoint()->fid, &operation.context);
   leave(operation);
   *request = 0;
 }
@@ -310,25 +333,38 @@ void cancel(uint64_t* request) {
 void* move_now_and_then(void* /*unused*/) {
   (void)pthread_setname_np(pthread_self(), "rpipe-progress");
   uint64_t sleep_ns = kShortestSleepNs;
-  uint64_t tests = 0;
+  uint64_t moves = 0;
   int left_to_others = 0;
   while (ofi->stops.load(std::memory_order_acquire) == 0) {
     base::futex_wait(&ofi->stops, 0, static_cast<int64_t>(sleep_ns), false);
-    if (tests != ofi->tests.load(std::memory_order_relaxed) && ++left_to_others < kMostLeftToOthers) {
-      tests = ofi->tests.load(std::memory_order_relaxed);  // another thread does
+    if (moves != ofi->moves.load(std::memory_order_relaxed) && ++left_to_others < kMostLeftToOthers) {
+      moves = ofi->moves.load(std::memory_order_relaxed);  // another thread does
       sleep_ns = kShortestSleepNs;
       continue;
     }
     left_to_others = 0;
     const uint64_t over = ofi->over.load(std::memory_order_relaxed);
     (void)calls->move(1);
-    tests = ofi->tests.load(std::memory_order_relaxed);
+    moves = ofi->moves.load(std::memory_order_relaxed);
     sleep_ns = over != ofi->over.load(std::memory_order_relaxed) ? kShortestSleepNs : std::min(2 * sleep_ns, kLongestSleepNs);
   }
   return nullptr;
 }
 
+void stop_thread() {
+  if (ofi != nullptr && ofi->has_thread) {
+    ofi->stops.store(1, std::memory_order_release);
+    base::futex_wake(&ofi->stops, 1, false);
+    (void)pthread_join(ofi->thread, nullptr);
+    ofi->has_thread = false;
+  }
+}
+
 void at_end(const rpipe_at_end* given) {
+  static bool stops_at_exit = false;
+  if (!stops_at_exit) {
+    stops_at_exit = atexit(stop_thread) == 0;  // before libfabric's own end
+  }
   calls = given;
   sigset_t all;
   sigset_t before;
@@ -350,6 +386,7 @@ void send_last(uint64_t until_ns) {
                                        Operation::State::kOnItsWay,
                                        true,
                                        false,
+                                       false,
                                        static_cast<int>(rank),
                                        FI_DELIVERY_COMPLETE,
                                        tag_of(ofi->self, kLastTag),
@@ -358,7 +395,7 @@ void send_last(uint64_t until_ns) {
     }
   }
   const auto is_over = [](const Operation* operation) {
-    return operation->state != Operation::State::kOnItsWay || ofi->ranks[static_cast<size_t>(operation->rank)].ended_ns != 0;
+    return operation->state != Operation::State::kOnItsWay || rank_of(*operation).ended_ns != 0;
   };
   while (!std::all_of(last.begin(), last.end(), is_over) && base::monotonic_ns() < until_ns) {
     progress();
@@ -367,20 +404,19 @@ void send_last(uint64_t until_ns) {
 }
 
 void end(int64_t timeout_ns) {
-  const uint64_t longest_ns = timeout_ns < 0 ? kLongestEndNs : std::min(kLongestEndNs, static_cast<uint64_t>(timeout_ns));
+  const uint64_t wanted_ns = timeout_ns < 0 ? kLongestEndNs : static_cast<uint64_t>(timeout_ns);
+  const uint64_t longest_ns = std::clamp(wanted_ns, kShortestEndNs, kLongestEndNs);
   const uint64_t until_ns = base::monotonic_ns() + longest_ns;
   while (calls->move(1) == 0 && base::monotonic_ns() < until_ns) {
     sched_yield();
   }
-  ofi->stops.store(1, std::memory_order_release);
-  base::futex_wake(&ofi->stops, 1, false);
-  if (ofi->has_thread) {
-    (void)pthread_join(ofi->thread, nullptr);
-  }
+  stop_thread();
   send_last(until_ns);
   calls->stop();
   close_ofi();
 }
+
+int moves_by_itself() { return ofi != nullptr && ofi->has_thread ? 1 : 0; }
 
 /// In a forked child: libfabric's objects are the parent's, and are left alone.
 void leave_to_parent() {
@@ -393,7 +429,8 @@ void leave_to_parent() {
 const rpipe_transport transport = {.backend = RPIPE_OFI,
                                    .name = "libfabric",
                                    .failure = "has ended, or the network to it has failed",
-                                   .moves_by_itself = 1,
+                                   .moves_by_itself = moves_by_itself,
+                                   .move = progress,
                                    .may_call = may_call,
                                    .send = send,
                                    .receive = receive,
@@ -405,12 +442,12 @@ const rpipe_transport transport = {.backend = RPIPE_OFI,
 
 }  // namespace
 
-OfiCard open_ofi(uint64_t nonce) {
+OfiCard open_ofi(uint64_t nonce, int ranks) {
   OfiCard card = {};
   card.nonce = nonce;
   ofi = new Ofi;
   const KeepSignals keep;
-  const char* const why_not = ofi->endpoint.open();
+  const char* const why_not = ofi->endpoint.open(kPostedForEach * static_cast<size_t>(ranks) + kPostedBeside);
   if (why_not != nullptr) {
     (void)snprintf(card.why_not, sizeof card.why_not, "%s", why_not);
     return card;
@@ -420,6 +457,7 @@ OfiCard open_ofi(uint64_t nonce) {
     (void)snprintf(card.why_not, sizeof card.why_not, "libfabric's names on this network are longer than they may be");
     return card;
   }
+  ofi->endpoint.describe(card.network, sizeof card.network);
   if (ofi->endpoint.has_internet_names()) {
     sockaddr_in6 own = {};
     memcpy(&own, card.name, std::min<size_t>(sizeof own, card.bytes));

@@ -5,8 +5,9 @@
 // refuses for the moment (it connects when something is sent first) waits here in its order. A thread moves what is on its way
 // while no other thread does: some of libfabric's networks move nothing by themselves, whatever they say.
 //
-// A rank that dies is seen by a connection beside (death_watch.h), over networks whose names are addresses of the internet's.
-// What it had sent may come later than that: it counts as gone when nothing has come from it for a moment.
+// A rank that dies is seen by a connection beside (death_watch.h), over networks whose names are addresses of the internet's,
+// or when something cannot be sent to it. What it had sent may come later than that: it counts as gone when nothing has come
+// from it for a moment, longer where content is on its way that it has announced.
 //
 // At the end each rank sends a last message, which is over only when it has been received, to each from which anything came.
 #pragma once
@@ -25,14 +26,15 @@ struct OfiCard {
   uint16_t watch_port;  // in network byte order; 0: its death is not seen
   uint16_t padding;
   char name[64];
-  char why_not[96];
+  char network[64];  // two ranks reach each other if theirs are equal
+  char why_not[192];
 };
 
-/// Opens libfabric's network in this process. Not thread-safe, like join_ofi().
-OfiCard open_ofi(uint64_t nonce);
-/// Begins messages to `all`, who have names; nullptr if there is no memory.
+/// Opens libfabric's network in this process, for messages with so many ranks. Not thread-safe, like the others.
+OfiCard open_ofi(uint64_t nonce, int ranks);
+/// Messages to `all`, who have names.
 const rpipe_transport* join_ofi(int self, const std::vector<OfiCard>& all);
-/// Closes it, where messages have not begun.
+/// Closes it, if it is open and its thread does not run.
 void close_ofi();
 
 }  // namespace headroom::rpipe

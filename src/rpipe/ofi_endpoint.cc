@@ -62,7 +62,7 @@ const fi_info* OfiEndpoint::choose(const fi_info* all) const {
   return chosen;
 }
 
-const char* OfiEndpoint::open() {
+const char* OfiEndpoint::open(size_t receives) {
   library_ = find_ofi_library();
   if (library_ == nullptr) {
     return "there is no libfabric.so.1";
@@ -79,7 +79,12 @@ const char* OfiEndpoint::open() {
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
-  const int found = library_->get_info(kInterface, nullptr, nullptr, 0, hints, &found_);
+  hints->rx_attr->size = receives;
+  int found = library_->get_info(kInterface, nullptr, nullptr, 0, hints, &found_);
+  if (found == -FI_ENODATA) {
+    hints->rx_attr->size = 0;  // then some wait here
+    found = library_->get_info(kInterface, nullptr, nullptr, 0, hints, &found_);
+  }
   library_->free_info(hints);
   chosen_ = found != 0 ? nullptr : choose(found_);
   if (chosen_ == nullptr) {
@@ -120,6 +125,10 @@ OfiEndpoint::~OfiEndpoint() {
 size_t OfiEndpoint::read_name(char* name, size_t room) const {
   size_t bytes = room;
   return fi_getname(&endpoint_->fid, name, &bytes) == 0 && bytes <= room ? bytes : 0;
+}
+
+void OfiEndpoint::describe(char* text, size_t room) const {
+  (void)snprintf(text, room, "%s with names of form %u", chosen_->fabric_attr->prov_name, chosen_->addr_format);
 }
 
 bool OfiEndpoint::has_internet_names() const { return is_internet(chosen_->addr_format); }

@@ -18,6 +18,7 @@
 
 #include "base/passed_descriptors.h"
 #include "rpipe/card.h"
+#include "rpipe/messages.h"
 
 namespace headroom::rpipe {
 
@@ -302,7 +303,7 @@ void know(const Card& own) {
 
 }  // namespace
 
-int begin_peers(const rpipe_bootstrap& bootstrap, bool has_messages, bool asks_for_ofi) {
+int begin_peers(const rpipe_bootstrap& bootstrap, bool has_messages, Wish wish) {
   static bool handles_forks = false;
   if (!handles_forks) {
     handles_forks = true;
@@ -312,15 +313,19 @@ int begin_peers(const rpipe_bootstrap& bootstrap, bool has_messages, bool asks_f
   known->self = bootstrap.rank;
   known->count = bootstrap.ranks;
   (void)system_call(SYS_getrandom, &known->nonce, sizeof known->nonce, 0);
-  int error = make_root();
-  error = error == 0 ? listen_here() : error;
   Card own = own_card(known->nonce);
   own.has_messages = has_messages ? 1 : 0;
-  own.asks_for_ofi = asks_for_ofi ? 1 : 0;
+  own.wish = wish;
+  own.error = wish == Wish::kWrong ? -EINVAL : make_root();
+  own.error = own.error == 0 ? listen_here() : own.error;
   known->cards.resize(static_cast<size_t>(known->count));
   // All take part, whatever happened here: the others wait.
-  const int spoken = bootstrap.allgather(bootstrap.context, &own, known->cards.data(), sizeof own);
-  error = spoken != 0 ? -EPROTO : error;
+  int error = bootstrap.allgather(bootstrap.context, &own, known->cards.data(), sizeof own) != 0 ? -EPROTO : 0;
+  const auto failed = std::find_if(known->cards.begin(), known->cards.end(), [](const Card& card) { return card.error != 0; });
+  if (error == 0 && failed != known->cards.end()) {
+    error = failed->error;
+    say("rank %d (on %s) cannot begin: %s", static_cast<int>(failed - known->cards.begin()), failed->host, strerror(-error));
+  }
   if (error != 0) {
     if (known->listener >= 0) {
       (void)system_call(SYS_close, known->listener);
@@ -343,16 +348,7 @@ void end_peers(bool memory_is_in_use) {
   }
 }
 
-bool wants_ofi() {
-  const std::vector<Card>& all = known->cards;
-  const bool is_asked_for = std::any_of(all.begin(), all.end(), [](const Card& card) { return card.asks_for_ofi != 0; });
-  const bool has_others = std::any_of(all.begin(), all.end(), [&](const Card& card) {
-    return card.has_messages == 0 && strcmp(card.node, all.front().node) != 0;
-  });
-  return is_asked_for || has_others;
-}
-
-uint64_t own_nonce() { return known->nonce; }
+const std::vector<Card>& all_cards() { return known->cards; }
 int own_rank() { return known->self; }
 int ranks() { return known->count; }
 bool is_oversubscribed() { return known->oversubscribed; }

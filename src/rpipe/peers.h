@@ -16,8 +16,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "headroom/rpipe.h"
+#include "rpipe/card.h"
 #include "rpipe/memory_file.h"
 #include "rpipe/shared.h"
 
@@ -36,13 +38,11 @@ struct Peer {
   bool is_answered = false;  // of a lower rank, which has connected: this process's file was sent
 };
 
-/// Learns of all ranks by `bootstrap`. `has_messages`: MPI's. `asks_for_ofi`: for libfabric's. 0 or a negative error number.
-int begin_peers(const rpipe_bootstrap& bootstrap, bool has_messages, bool asks_for_ofi);
-/// The same in all ranks: whether messages between nodes are to go by libfabric, since a rank has asked for that, or since
-/// there are several nodes and not MPI.
-bool wants_ofi();
-/// What names this process in connections.
-uint64_t own_nonce();
+/// Learns of all ranks by `bootstrap`. `has_messages`: MPI's. 0, or a negative error number, which all ranks get where one
+/// cannot begin.
+int begin_peers(const rpipe_bootstrap& bootstrap, bool has_messages, Wish wish);
+/// What all ranks have said, by rank.
+const std::vector<Card>& all_cards();
 /// Leaves them. `memory_is_in_use`: this process's file stays to the end of the process.
 void end_peers(bool memory_is_in_use);
 

@@ -71,7 +71,7 @@ struct alignas(64) Record {
   uint16_t flags;
   std::atomic<uint64_t> key;    // channel and number of the opening (key_of); release, when all else is there
   std::atomic<uint32_t> state;  // EndState
-  uint32_t padding;
+  uint32_t width;               // buffers of the direction that are not FREE at a time
   // Written before the first notice that needs them.
   std::atomic<uint64_t> more_marks;  // where there are marks for all buffers; 0: not yet
   std::atomic<uint64_t> heap;

@@ -8,7 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RPIPE_MOST_BYTES_OF_MESSAGE = 16 << 20 }; /* MPI counts with an int */
+enum {
+  RPIPE_MOST_BYTES_OF_MESSAGE = 16 << 20, /* MPI counts with an int */
+  RPIPE_TAG_OF_FRAMES = 1                 /* with other tags goes what these have announced; never 3 */
+};
 
 /* What is called when the transport is about to end. MPI's ends in MPI_Finalize(), in all ranks: what was sent is received by
  * then, by ranks that have no pipes any more, too. */
@@ -26,9 +29,11 @@ struct rpipe_transport {
   uint32_t backend;    /* RPIPE_MPI or RPIPE_OFI */
   const char* name;    /* whose messages they are */
   const char* failure; /* what a rank is said to have done of which nothing comes any more */
-  /* Not 0: what at_end() is given is called now and then by a thread of the transport, so that what can wait may be sent later.
-   */
-  int moves_by_itself;
+  /* NULL, or whether what at_end() is given is called now and then by a thread of the transport, so that what can wait may be
+   * sent later. */
+  int (*moves_by_itself)(void); /* NOLINT(modernize-redundant-void-arg): C */
+  /* NULL, or: goes on with what is on its way, before some of it is asked for by test(). */
+  void (*move)(void); /* NOLINT(modernize-redundant-void-arg): C */
   /* Whether this thread may call the others now: MPI may want its main thread, and ends. `expects_it`: the program has called a
    * function on a pipe that goes this way; else it may be in MPI with another thread meanwhile. */
   int (*may_call)(int expects_it);
@@ -36,7 +41,7 @@ struct rpipe_transport {
    * The memory is the transport's until test() says that it is over. 0 or -EIO. */
   int (*send)(int rank, int tag, const void* from, size_t bytes, uint64_t* request);
   int (*receive)(int rank, int tag, void* into, size_t bytes, uint64_t* request);
-  /* 1: it is over, or was before; 0: not yet; -EIO. */
+  /* 1: it is over, or was before; 0: not yet; -EIO: nothing more comes from there, but the memory may be touched once more. */
   int (*test)(uint64_t* request);
   /* Ends a receive that nothing came for. */
   void (*cancel)(uint64_t* request);

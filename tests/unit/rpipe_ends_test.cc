@@ -46,6 +46,25 @@ TEST_F(RpipeEnds, WhereMessagesFailThePeerIsGone) {
   expect_all_end_well(2);
 }
 
+TEST_F(RpipeEnds, WhatWasReadIsFreedAfterMessagesHaveEnded) {
+  nodes = 2;
+  start(
+      2,
+      [](int self) {
+        rpipe_t pipe = nullptr;
+        RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
+        RANK_EXPECT(rpipe_send(pipe, "here", 5, RPIPE_FOREVER) == 0);
+        raddr_t buffer = 0;
+        RANK_EXPECT(rpipe_read(pipe, &buffer, nullptr, RPIPE_FOREVER) == 0);
+        TestTransport::end(2);
+        RANK_EXPECT(rpipe_free(buffer) == 0);
+        RANK_EXPECT(rpipe_finalize(RPIPE_FOREVER) == 0);
+        _exit(0);
+      },
+      false);
+  expect_all_end_well(2);
+}
+
 TEST_F(RpipeEnds, WhatAPeerHadWrittenIsReadAfterItDied) {
   start(2, [](int self) {
     rpipe_t pipe = nullptr;

@@ -156,13 +156,39 @@ TEST_F(RpipeByOfi, PipesBeginAgain) {
   expect_all_end_well(2);
 }
 
-TEST_F(RpipeByOfi, AWishThatCannotBeHadIsAnError) {
+TEST_F(RpipeByOfi, AWishThatCannotBeHadIsAnErrorOnAllRanks) {
   nodes = 1;
-  setenv("RPIPE_BETWEEN", "pigeon", 1);
-  start(1, [](int /*self*/) {}, false);
+  wish_of_first = "pigeon";
+  start(2, [](int /*self*/) {}, false);
   EXPECT_EQ(77, end_of(0));
+  EXPECT_EQ(77, end_of(1));
   EXPECT_NE(std::string::npos, said().find("rpipe: RPIPE_BETWEEN=pigeon: it can be mpi or ofi\n")) << said();
-  unsetenv("RPIPE_BETWEEN");
+  EXPECT_NE(std::string::npos, said().find(") cannot begin: Invalid argument\n")) << said();
+}
+
+TEST_F(RpipeByOfi, MessagesOfMpiAreNotHadWithoutIt) {
+  wish_of_first = "mpi";
+  start(2, [](int /*self*/) {}, false);
+  EXPECT_EQ(77, end_of(0));
+  EXPECT_EQ(77, end_of(1));
+  EXPECT_NE(std::string::npos, said().find("rpipe: RPIPE_BETWEEN=mpi: pipes did not begin by rpipe_init()\n")) << said();
+}
+
+TEST_F(RpipeByOfi, AProcessMayEndWithoutAWord) {
+  start(
+      2,
+      [](int self) {
+        rpipe_t pipe = nullptr;
+        RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
+        write_many(self, pipe, 50, 1);
+        read_many(self, pipe, 50, 1, false);
+        exit(0);  // the thread runs
+      },
+      false);
+  for (int rank = 0; rank < 2; ++rank) {
+    const int end = end_of(rank);  // the other one may have been told that this one ended
+    EXPECT_TRUE(end == 0 || end == 77) << end << said();
+  }
 }
 
 TEST_F(RpipeByOfi, ItIsHadOnOneNodeWhereItIsAskedFor) {

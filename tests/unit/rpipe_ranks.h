@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -101,6 +102,7 @@ class PipeRanks : public ::testing::Test {
 
   int nodes = 1;
   bool by_ofi = false;
+  const char* wish_of_first = nullptr;  // RPIPE_BETWEEN of rank 0
   PipeJob* job = nullptr;
   int said_file = -1;
   pid_t processes[kMostPipeRanks] = {};
@@ -135,6 +137,9 @@ class PipeRanks : public ::testing::Test {
   void run(int self, int count, Work work, bool finalizes) {
     Bootstrap context = {job, self, count, nodes, 0};
     TestTransport::begin(job->mail, self);
+    if (self == 0 && wish_of_first != nullptr) {
+      setenv("RPIPE_BETWEEN", wish_of_first, 1);
+    }
     const rpipe_bootstrap bootstrap = {sizeof bootstrap, self, count, gather, &context};
     RANK_EXPECT((nodes > 1 && !by_ofi ? rpipe::begin(bootstrap, TestTransport::table()) : rpipe_init_with(&bootstrap)) == 0);
     work(self);
