@@ -12,11 +12,11 @@ cd "$(dirname "$0")/.."
 root=$PWD
 mkdir -p build/vm build/tests
 for mpi in mpich openmpi; do
-  "build/mpi/$mpi/bin/mpicc" -O2 -g -o "build/tests/card_messages-$mpi" tests/programs/card_messages.c
+  "build/mpi/$mpi/bin/mpicc" -O2 -g -Itests/programs/shared -o "build/tests/card_messages-$mpi" tests/programs/vm/card_messages.c
 done
-build/mpi/mpich/bin/mpicc -O2 -g -o build/tests/long_messages-mpich tests/programs/long_messages.c
-build/mpi/mpich/bin/mpicc -O2 -g -o build/tests/between_promises-mpich tests/programs/between_promises.c
-build/mpi/mpich/bin/mpicc -O2 -g -o build/tests/out_of_core-mpich tests/programs/out_of_core.c
+build/mpi/mpich/bin/mpicc -O2 -g -Itests/programs/shared -o build/tests/long_messages-mpich tests/programs/mpi/long_messages.c
+build/mpi/mpich/bin/mpicc -O2 -g -Itests/programs/shared -o build/tests/between_promises-mpich tests/programs/mpi/between_promises.c
+build/mpi/mpich/bin/mpicc -O2 -g -Itests/programs/shared -o build/tests/out_of_core-mpich tests/programs/shared/out_of_core.c
 cat >build/vm/job.sh <<JOB
 . $root/setup/vm/two_nodes.sh
 cd /var/tmp

@@ -21,6 +21,7 @@ from kernel_watch import KernelWatch
 from variants import thin_out
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "tests/programs"
 BUILD = ROOT / "build"
 HEADROOM = BUILD / "venv/bin/headroom"
 
@@ -69,17 +70,18 @@ DEBIAN = [
 
 
 def compile_program(mpi: Mpi | None, source: str, *flags: str, compiler: str | None = None, libraries: tuple = ()) -> Path:
-    """Compiles tests/programs/SOURCE (or another one, by its whole path) once for this MPI (None: without MPI)."""
-    path = ROOT / "tests/programs" / source
+    """Compiles SOURCE, of a folder of tests/programs or by its whole path, once for this MPI (None: without MPI)."""
+    path = ROOT / source if os.sep in str(source) else next(PROGRAMS.glob(f"*/{source}"))
     name = f"{path.stem}-{mpi.name if mpi else 'plain'}{''.join(re.sub(r'[^a-zA-Z0-9]', '', flag) for flag in flags)}"
     program = BUILD / "tests" / name
     used = compiler or (mpi.compiler if mpi else "gcc")
-    headers = [*path.parent.glob("*.h"), *(ROOT / "include").rglob("*.h"), *(ROOT / "python/headroom/bench").glob("*.h")]
+    headers = [*PROGRAMS.rglob("*.h"), *(ROOT / "include").rglob("*.h"), *(ROOT / "python/headroom/bench").glob("*.h")]
     sources = [path, *headers, Path(shutil.which(used) or path)]
     newest = max(file.stat().st_mtime for file in sources)
     if program.exists() and program.stat().st_mtime > newest:
         return program
     program.parent.mkdir(parents=True, exist_ok=True)
+    flags = (f"-I{PROGRAMS / 'shared'}", *flags)
     subprocess.run([used, "-O2", "-g", *flags, "-o", str(program), str(path), "-lpthread", *libraries], check=True, timeout=120)
     return program
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT, compile_program, headroom_run, plain_run
 
 MIB = 1 << 20
-POOL = ROOT / "tests/programs/worker_pool.py"
+POOL = ROOT / "tests/programs/fault/worker_pool.py"
 
 
 def memory_of(output: str) -> float:

@@ -152,7 +152,7 @@ def test_a_wrapper_script_is_not_a_rank(mpi, tmp_path):
 
 def test_exceptions_and_no_mpi(tmp_path):
     """A program that never calls MPI runs too, and C++ exceptions pass through."""
-    source = ROOT / "tests/programs/plain.cc"
+    source = ROOT / "tests/programs/shared/plain.cc"
     program = ROOT / "build/tests/plain-cc"
     subprocess.run(["g++", "-O2", "-o", program, source], check=True)
     run = headroom_run([program], tmp_path, memory="24M")

@@ -23,7 +23,7 @@ def test_it_is_refused_on_memory_that_may_move(way, tmp_path):
 def test_the_memory_of_a_library_that_does_so_is_left_alone(tmp_path):
     """Of those that are known, by their names."""
     need("root")
-    source = ROOT / "tests/programs/own_userfaultfd.c"
+    source = ROOT / "tests/programs/fault/own_userfaultfd.c"
     library = tmp_path / "libumap.so"
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-Dmain=watched", "-o", library, source, "-lpthread"], check=True)
     main = tmp_path / "main.c"

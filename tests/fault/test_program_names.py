@@ -36,7 +36,7 @@ def test_a_program_without_pie_takes_every_address(mpi, tmp_path):
     flags = ["-no-pie", "-fno-pie"]
     subprocess.run(["gcc", "-c", "-w", "-fno-builtin", "-fno-pie", "-o", taken, source], check=True)
     program = tmp_path / "takes_addresses"
-    text = ROOT / "tests/programs/takes_addresses.c"
+    text = ROOT / "tests/programs/fault/takes_addresses.c"
     subprocess.run(
         [mpi.compiler, "-O2", *flags, "-o", program, text, taken, "-Wl,--no-as-needed", "-lgcc_s", "-lm", "-ldl"], check=True
     )

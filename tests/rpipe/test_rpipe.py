@@ -238,7 +238,7 @@ def test_what_it_exports():
 def test_from_python(mpi, under, tmp_path):
     """With mpi4py and NumPy: arrays in a pipe's memory, which are gone with their block."""
     (tmp_path / "headroom").symlink_to(LIBRARY.parent)
-    command = [BUILD / f"mpi/{mpi.name}/bin/python", ROOT / "tests/programs/pipes.py"]
+    command = [BUILD / f"mpi/{mpi.name}/bin/python", ROOT / "tests/programs/rpipe/pipes.py"]
     env = environment() | {"PYTHONPATH": str(tmp_path)}
     if under:
         run = headroom_run(command, tmp_path, before=mpi.command(2), memory="512M", env=env)
@@ -253,7 +253,7 @@ def test_how_it_is_found_by_build_tools(tmp_path):
     """pkg-config's words are enough to compile and link; CMake finds the target."""
     env = environment() | {"PKG_CONFIG_PATH": str(LIBRARY / "pkgconfig")}
     words = plain_run(["pkg-config", "--cflags", "--libs", "rpipe"], env=env).stdout.split()
-    source = ROOT / "tests/programs/pipe_before_mpi.c"
+    source = ROOT / "tests/programs/rpipe/pipe_before_mpi.c"
     subprocess.run([WHEELS[0].compiler, source, *words, "-o", tmp_path / "by-pkg-config"], check=True)
     assert plain_run([tmp_path / "by-pkg-config"]).stdout == "-95: it cannot be had here\n"
     (tmp_path / "CMakeLists.txt").write_text(

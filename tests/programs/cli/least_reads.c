@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "../../python/headroom/bench/least_reads.h"
+#include "../../../python/headroom/bench/least_reads.h"
 
 int main(int argc, char** argv) {
   static char places[kMostArrays]; /* what tells arrays from each other */
