@@ -41,7 +41,8 @@ class CallingThreads {
     if (__builtin_expect(alone_ == __builtin_thread_pointer(), 1)) {
       return !are_several();
     }
-    // acquire: pairs with the release below. Who comes while another one is at it cannot rely on that one's barrier yet.
+    // acquire: pairs with the release below. A thread that comes while another one is at it cannot rely on that one's barrier
+    // yet.
     if (__builtin_expect(!barrier_done_.load(std::memory_order_acquire), 0)) {
       several_.store(true, std::memory_order_relaxed);
       (void)system_call(SYS_membarrier, kPrivateExpedited, 0, 0);

@@ -2,7 +2,7 @@
 // rank fills or empties the other window.
 //
 // The thread begins with the first job and stays. Where none can be had, or only the rank's own may use the file, a job is done
-// at once by who submits it.
+// at once by the thread that submits it.
 #pragma once
 
 #include <atomic>

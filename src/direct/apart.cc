@@ -7,7 +7,7 @@
 // one waits for what comes after), a thread that makes progress copies it.
 //
 // A receive's `record` is set from when it is left until it is complete, so it cannot be cancelled. While `is_left` it is in
-// the list that begins with `first_left_`; who takes it out, with the lock, is the one who copies.
+// the list that begins with `first_left_`; the thread that takes it out, with the lock, copies.
 #include "direct/endpoint.h"
 #include "sched/preemption.h"
 #include "sched/scheduler.h"

@@ -20,7 +20,7 @@ constexpr uint64_t kLargestAsideShort = 1 << 20;
 /// What may be copied aside of shorter content while memory is enough: this part of the rank's share, and no more than so much.
 constexpr int64_t kAsidePart = 8;
 constexpr int64_t kMostAside = 64 << 20;
-/// Who has waited so long for room is copied aside without it: its receiver may wait for what comes next.
+/// What has waited so long for room is copied aside without it: its receiver may wait for what comes next.
 constexpr uint64_t kDeniedNs = 100'000'000;
 
 }  // namespace

@@ -1,7 +1,7 @@
 // While this process is in a blocking call of the MPI library, node-mates may need it: a synchronous send to a receive that is
 // posted here must end (it may be what the others are kept from that same call by), and so must a long message that goes
 // through a ring. Its own thread cannot do that, so a thread of Headroom's does, for as long as the call lasts and only when it
-// is rung by somebody who has waited a while. Outside such calls it touches nothing.
+// is rung by a rank that has waited a while. Outside such calls it touches nothing.
 #include "direct/endpoint.h"
 #include "pager/pager.h"
 #include "pager/thread.h"

@@ -41,7 +41,7 @@ inline constexpr int kAnyMember = INT32_MIN;
 
 enum class WireKind : uint32_t { kEager = 1, kOffer, kAsk, kWant, kReady, kEnd, kCancel, kTaken, kBye, kConnect, kConnected };
 
-/// A record as it is sent. `transfer` is the sender's name for a message; who answers repeats it.
+/// A record as it is sent. `transfer` is the sender's name for a message; the answer repeats it.
 struct WireRecord {
   WireKind kind;
   int32_t tag;

@@ -71,7 +71,7 @@ bool Endpoint::look_for_channels() {
   known_opened_ = opened;
   own_root().opened_by.take_each([this](int member) {
     if (readers_[member].is_open()) {
-      return;  // of who had that place before
+      return;  // of the rank that had that place before
     }
     try_attaching(member);
     readers_[member].open(memory_.base(), root_of(member).channel_to[session_->index].load(std::memory_order_relaxed));

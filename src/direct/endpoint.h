@@ -28,9 +28,9 @@
 namespace headroom::direct {
 
 /// Content up to this size goes in the record even where it could be fetched from the sender's memory, while memory is enough
-/// and the receiver keeps up; in collectives always, since who sends next to others should not wait. Lines wait for each other,
-/// memory that is fetched does not: 1 and 2 KiB one way take 0.46 and 0.62 us in the record, 0.35 and 0.36 fetched, in windows
-/// of 64 each 0.39 and 0.41, 0.16 and 0.15; where cores are near each other 0.23 and 0.32, 0.28 and 0.31.
+/// and the receiver keeps up; in collectives always, since a rank that sends next to others should not wait. Lines wait for
+/// each other, memory that is fetched does not: 1 and 2 KiB one way take 0.46 and 0.62 us in the record, 0.35 and 0.36 fetched,
+/// in windows of 64 each 0.39 and 0.41, 0.16 and 0.15; where cores are near each other 0.23 and 0.32, 0.28 and 0.31.
 inline constexpr uint64_t kInlineBytes = 512;
 /// The same where nobody answers, and so nobody waits for lines (MPI_Bcast, Reduce): 4 KiB on 2 ranks 0.74 us an operation if
 /// it is fetched, 0.28 so.
@@ -165,7 +165,7 @@ void expect_overwriting(const Content& to, const Content& from);
 /// So many records of a channel are taken in one look at the channels.
 inline constexpr uint32_t kRecordsAtOnce = 4096;
 
-/// Who sends so often without having heard from the receiver is likely to go on like that.
+/// A rank that sends so often without having heard from the receiver is likely to go on like that.
 inline constexpr uint8_t kManyInARow = 2;
 
 class Endpoint {
@@ -256,7 +256,7 @@ class Endpoint {
   [[noreturn]] void report_lost(int member);
   /// Asks processes that are away to look at their channels.
   void ring_away();
-  /// What who waits or polls does at times: rings those whose helpers may be needed, and ends if a rank has died.
+  /// What a rank that waits or polls does at times: rings those whose helpers may be needed, and ends if a rank has died.
   void look_after_peers();
   [[nodiscard]] Root& root_of(int member) { return *memory_.root<Root>(member); }
   [[nodiscard]] Root& own_root() { return *memory_.root<Root>(session_->index); }

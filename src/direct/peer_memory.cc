@@ -24,7 +24,7 @@ constexpr uint64_t kWordBits = 64;
 static_assert(arena::kBlockBytes % kStretchBytes == 0);
 std::atomic<uint64_t>* used[node::kMaxMembers];
 int own_index = -1;
-uint64_t bytes_of_members[node::kMaxMembers];  // mapped here; of who has left, 0
+uint64_t bytes_of_members[node::kMaxMembers];  // mapped here; of a member that has left, 0
 
 std::atomic<Known> blocks_known[node::kMaxMembers];
 arena::BlockWord* blocks_of_members[node::kMaxMembers];

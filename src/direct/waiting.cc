@@ -10,8 +10,8 @@ namespace headroom::direct {
 namespace {
 
 constexpr uint32_t kSpins = 2;  // what is waited for mostly needs this processor
-// Where ranks share processors, who sleeps must be woken, perhaps on a processor that is busy while another one is idle; who
-// yields is where a processor becomes free. In turns the slot is needed by others.
+// Where ranks share processors, a rank that sleeps must be woken, perhaps on a processor that is busy while another one is
+// idle; who yields is where a processor becomes free. In turns the slot is needed by others.
 constexpr uint32_t kYields = 400;
 constexpr uint32_t kYieldsInTurns = 24;
 // Nobody wakes a rank whose message comes from another node.
@@ -80,7 +80,7 @@ void Waiting::pause_or_sleep() {
   }
   announced_ = false;
   trace::count(trace::Counter::kDirectSleeps);
-  // Who expects nobody to sleep may miss that this rank does (Endpoint::wake()).
+  // A rank that expects no other to sleep may miss that this one does (Endpoint::wake()).
   const bool shortly = also_elsewhere_ || !sched::waiters_may_sleep();
   base::futex_wait(&root.bell, bell_, shortly ? kShortSleepNs : kLongestSleepNs, true);
   timer_woke_ = !shortly && root.bell.load(std::memory_order_relaxed) == bell_;

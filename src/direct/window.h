@@ -8,7 +8,7 @@
 //   fence            a barrier of direct messages (mpi/backend/windows.inc)
 //   post and start   `posted`, counted by the target in the origin's control
 //   complete, wait   `completed`, counted by the origin in the target's control
-//   lock             `lock` of the target's control; who must wait leaves its mark in `waiting` and is rung
+//   lock             `lock` of the target's control; a rank that must wait leaves its mark in `waiting` and is rung
 //   accumulate       under `folding` of the target's control, a short spin lock held for at most one hold's content
 //
 // Stores of a rank that has written come before the counter or lock word that tells of it (release), and non-temporal ones end

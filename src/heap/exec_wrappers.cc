@@ -48,8 +48,8 @@ void collect(const char* first, ArgumentList& arguments, const char** out) {
   }
 }
 
-/// Room for them on the stack of whoever calls execl(), no more than they need: it may be a signal handler's, or a small one of
-/// a child by vfork.
+/// Room for them on the stack of the thread that calls execl(), no more than they need: it may be a signal handler's, or a
+/// small one of a child by vfork.
 #define ROOM_FOR(first, arguments) static_cast<const char**>(__builtin_alloca(count_of(first, arguments) * sizeof(const char*)))
 
 size_t count_of(char* const* texts) {
@@ -124,8 +124,8 @@ bool is_refused(const char* path) {
   return is_folder;
 }
 
-/// The program is replaced, unless that fails. Who has ended MPI leaves the node before, for good: the others may all have
-/// left, and the last writes the report. A thread that has not left does not come back either: another one may be leaving.
+/// The program is replaced, unless that fails. A rank that has ended MPI leaves the node before, for good: the others may all
+/// have left, and the last writes the report. A thread that has not left does not come back either: another one may be leaving.
 class Replacing {
  public:
   Replacing() {

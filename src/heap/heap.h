@@ -19,7 +19,7 @@ namespace headroom::heap {
 /// Allocations of at least this many bytes are looked at; SIZE_MAX until enable() and in forked children. Where small
 /// allocations cannot move it is lowered, as the process turns out to need.
 extern std::atomic<size_t> large_bytes;
-/// The same of mappings and static data, which are never lowered: who maps memory may mean the system's.
+/// The same of mappings and static data, which are never lowered: a program that maps memory may mean the system's.
 extern size_t large_map_bytes;
 
 /// How many more bytes this thread may allocate from the C library before the process is looked at: one that has become large

@@ -124,7 +124,7 @@ LimitsInEffect::~LimitsInEffect() {
   for (int index = 0; index < 2; ++index) {
     const Change& change = changes_[index];
     const auto which = static_cast<__rlimit_resource>(kept[index].which);
-    if (change.done && real_prlimit.get()(0, which, &change.before, nullptr) != 0) {  // who may not raise it again
+    if (change.done && real_prlimit.get()(0, which, &change.before, nullptr) != 0) {  // a user who may not raise it again
       const rlim_t most = change.after.rlim_max;
       const rlimit back = {std::min(change.before.rlim_cur, most), most};
       (void)real_prlimit.get()(0, which, &back, nullptr);

@@ -29,8 +29,8 @@ bool are_ours(const iovec* vectors, size_t count) {
   return vectors != nullptr && count <= 1024 && heap::held_bytes(vectors, count) > 0;
 }
 
-/// Whether what the call is given lies in evictable memory. Other calls go straight on: who asks for the bare call may be a
-/// hook of the wrapper's name.
+/// Whether what the call is given lies in evictable memory. Other calls go straight on: code that asks for the bare call may be
+/// a hook of the wrapper's name.
 bool concerns_us(long number, const long (&a)[6]) {
   switch (number) {
     case SYS_read:

@@ -60,7 +60,7 @@ void keep_stack_resident(const void* stack, size_t bytes) {
     return;
   }
   // The kernel writes to a thread's control block, at the upper end of its stack, when the thread has ended; nobody serves a
-  // fault of such a thread, and who joins it would wait for ever.
+  // fault of such a thread, and a thread that joins it would wait for ever.
   const size_t pinned = pager::engine_serves_kernel() && bytes > kControlBlock ? kControlBlock : bytes;
   pager::pin(static_cast<const char*>(stack) + (bytes - pinned), pinned);
 }

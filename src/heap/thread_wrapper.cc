@@ -3,8 +3,9 @@
 // On a thread's stack lies what libraries have for each thread, too, and 11 KiB of that are Headroom's (jemalloc's, for the
 // most part). The C library refuses a thread whose stack has no room for it, so with PTHREAD_STACK_MIN, which is 16 KiB, none
 // could be started. And the wrappers of calls and, with the engine sigsegv, the handler of faults run on the program's stacks.
-// So who asks for a small stack gets as much more as Headroom may need of it. (A signal stack of our own for each thread would
-// have helped with the handler alone.) A stack that the program itself provides (pthread_attr_setstack) is as large as it is.
+// So a program that asks for a small stack gets as much more as Headroom may need of it. (A signal stack of our own for each
+// thread would have helped with the handler alone.) A stack that the program itself provides (pthread_attr_setstack) is as
+// large as it is.
 #include <pthread.h>
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace {
 HEADROOM_REAL(pthread_create);
 
 constexpr size_t kOurPart = 32 << 10;
-constexpr size_t kSmall = 256 << 10;  // who asks for so much has room to spare
+constexpr size_t kSmall = 256 << 10;  // a program that asks for so much has room to spare
 
 /// If the program gives no stack, its lower end is what lies below address 0.
 bool has_stack(const pthread_attr_t& attributes) {

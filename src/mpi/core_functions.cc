@@ -318,8 +318,8 @@ void use_direct(bool on, bool refused) {
   set_direct(on);
 }
 
-/// Whether the user wants messages between nodes to be matched by Headroom, whatever there is: who names how cards are to read
-/// them does.
+/// Whether the user wants messages between nodes to be matched by Headroom, whatever there is: a user who names how cards are
+/// to read them does.
 bool insists_on_between() {
   const base::RdmaChoice rdma = base::settings().rdma;
   return base::settings().between == base::BetweenChoice::kOwn ||

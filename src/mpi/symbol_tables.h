@@ -29,7 +29,7 @@ SymbolTables tables_of_mpi_library();
 /// Whether the MPI library whose SymbolTables `tables` points to lacks a function.
 bool is_absent_from(int index, void* tables);
 
-/// Makes names absent from this library's symbol table, for whoever looks them up from now on, and the others present. `lacks`
+/// Makes names absent from this library's symbol table, for all that look them up from now on, and the others present. `lacks`
 /// says which, by index in functions.txt.
 void hide_names(bool (*lacks)(int index, void* context), void* context);
 

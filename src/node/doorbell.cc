@@ -45,7 +45,7 @@ void ring(const Session& session, int index) {
   const Address address = session_address(index);
   const char byte = 1;
   Member& member = session.ledger->members[index];
-  // Before it is rung: the doorbell that may be gone is this process's, not that of who takes its place.
+  // Before it is rung: the doorbell that may be gone is this process's, not that of the member that takes its place.
   const int process = member.pid.load(std::memory_order_acquire);
   const long sent = system_call(SYS_sendto, session.doorbell_descriptor, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL, &address.socket,
                                 address.length);

@@ -1,7 +1,8 @@
 // The ledger: the node's shared bookkeeping.
 //
 // One memfd, mapped by every process of the node (node/session.h passes its descriptor). It answers: how much memory may
-// be resident, who has how much of it, who computes and who waits, and what everybody has counted. It holds no pointers.
+// be resident, which rank has how much of it, which ranks compute and which wait, and what each has counted. It holds no
+// pointers.
 //
 // Invariants (check_invariants() tests them):
 //   L1  free_bytes = budget - sum of reserved_bytes over members that are alive.
@@ -125,11 +126,11 @@ struct alignas(64) Member {
   std::atomic<int64_t> beyond_bytes;   // resident outside the arena beyond other_bytes, which is half a share at most
   std::atomic<int64_t> message_bytes;  // of these, for messages that lie in message memory (direct/), and not in other_bytes
   std::atomic<int64_t> asked_bytes;    // what others would like this member to give back, the most of them
-  MemberSet asked_by;                  // who they are: added after asked_bytes
-  MemberSet answered_by;               // who have said, asked by this member, that they have given what they can
+  MemberSet asked_by;                  // which members they are: added after asked_bytes
+  MemberSet answered_by;               // those that have said, asked by this member, that they have given what they can
   std::atomic<uint64_t> refused_ns;    // when it last had less to give than was asked: the rest is in use
   std::atomic<uint64_t> ready_since_ns;
-  std::atomic<uint64_t> looked_at_ns;  // when it last looked whether it may have a slot: a sign of life of who waits for one
+  std::atomic<uint64_t> looked_at_ns;  // when it last looked whether it may have a slot: a sign of life while it waits for one
   std::atomic<uint64_t> blocked_since_ns;
   std::atomic<uint64_t> read_page_at_ns;     // when it last had to wait for a single page from storage
   std::atomic<int64_t> working_set_bytes;    // of blocks, what its next turn is expected to need
@@ -197,7 +198,7 @@ inline constexpr int kMostAddedDirectories = 8;
 /// A directory that takes memory from now on, if others are full; a process outside the job has written it down
 /// (top/add_directory.cc).
 struct AddedDirectory {
-  std::atomic<uint32_t> taken;  // by who is writing it
+  std::atomic<uint32_t> taken;  // by the member that is writing it
   std::atomic<uint32_t> ready;  // it is written
   char path[1024];
 };
@@ -228,7 +229,7 @@ struct Ledger {
   std::atomic<uint32_t> held_slots;
   std::atomic<uint32_t> most_held_slots;      // without those that were lent
   std::atomic<uint32_t> most_held_with_lent;  // with them
-  std::atomic<uint64_t> slot_freed_ns;        // when somebody last gave slots up, or was overdue; 0: he gave his up
+  std::atomic<uint64_t> slot_freed_ns;        // when a member last gave slots up, or was overdue; 0: it gave its own up
   std::atomic<uint32_t> alive;
   std::atomic<uint32_t> joined;              // how often somebody has, ever; counted after `alive`
   std::atomic<uint32_t> reported;            // `joined` as it was when the last one left, and wrote the report

@@ -38,7 +38,7 @@ bool put_on(Ledger& ledger, Member& member) {
 
 namespace {
 
-/// Takes back what the process had whose member this one has made kRetired, or somebody who has ended since. Its place is free
+/// Takes back what the process had whose member this one has made kRetired, or one that has ended since. Its place is free
 /// only when that is done: a process that took it before would lose what is its own. One that is told of it finds it so.
 void finish_retiring(const Session& session, Member& member) {
   Ledger& ledger = *session.ledger;

@@ -1,5 +1,5 @@
 // The states of members, and taking back what a process had that is gone. A place in the ledger is free again only when that is
-// done; should who is at it end meanwhile, the next one goes on.
+// done; should the one that is at it end meanwhile, the next one goes on.
 #pragma once
 
 #include "node/session.h"

@@ -1,7 +1,7 @@
 // The node session: how the processes of a job on one node find each other and share the ledger, without a daemon and
 // without a name in any file system.
 //
-// The first process binds an abstract Unix socket named after user and job and makes the ledger; everyone who comes later
+// The first process binds an abstract Unix socket named after user and job and makes the ledger; every one that comes later
 // connects and is handed descriptors: the ledger, the message memory *and the listening socket itself*. So every member can
 // serve newcomers, the name lives exactly as long as any member does, and there is no leader whose death would matter. A peer
 // whose user id differs is refused.
@@ -71,8 +71,8 @@ enum class Leaving { kHadLeft, kLeft, kLast };
 /// Leaves in order. The memory still exists until the process ends, so the process that watches us gives it back then.
 Leaving leave_session(Session& session);
 
-/// This process has left, since it was about to become another program, and goes on: that failed. For who has left, not for
-/// another of its threads.
+/// This process has left, since it was about to become another program, and goes on: that failed. For one that has left, not
+/// for another of its threads.
 void return_to_session(Session& session);
 
 /// This process has joined, and cannot take part after all: nobody watches it, or waits for it.

@@ -1,7 +1,7 @@
 // See watching.h.
 //
-// Who has ended is told by a pidfd. The memory and the slot of its member are given back (retiring.h), and if that was not to
-// be expected it is said.
+// A pidfd tells that a member has ended. The memory and the slot of its member are given back (retiring.h), and if that was not
+// to be expected it is said.
 #include "node/watching.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ void note_end(const Session& session, Member& member, int process, int pidfd) {
   if (is_missed(member)) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);  // it may have ended before it could
   }
-  // Who has ended MPI, or has become another program outside MPI, may end as it likes.
+  // A member that has ended MPI, or has become another program outside MPI, may end as it likes.
   const bool is_rank = rank >= 0 || is_in_mpi(member);
   const int status = is_rank ? -1 : wait_status_of(pid, pidfd);
   const bool is_lost = !has_finalized(member) && (is_rank || was_struck_down(status)) &&

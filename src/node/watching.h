@@ -1,4 +1,4 @@
-// Seeing that others have ended: each member watches the next one that is alive (session.h), and who leaves looks at all.
+// Seeing that others have ended: each member watches the next one that is alive (session.h), and one that leaves looks at all.
 #pragma once
 
 #include "node/session.h"

@@ -23,9 +23,10 @@ using detail::the_session;
 std::atomic<bool> armed_flag{false};
 int64_t claimed_bytes = 0;  // reserved for allocations while memory is enough; under the lock
 
-/// Whether this process has begun to arm, for who has just added a hold by a seq_cst operation. If not, list_held() (arming.cc)
-/// finds the hold: there the word `arms` is written before the blocks' words are read, with a fence between; here a block's
-/// word is changed before `arms` is read, both seq_cst. One of the two sees the other (tests/unit/arming_protocol_test.cc).
+/// Whether this process has begun to arm, for a thread that has just added a hold by a seq_cst operation. If not, list_held()
+/// (arming.cc) finds the hold: there the word `arms` is written before the blocks' words are read, with a fence between; here a
+/// block's word is changed before `arms` is read, both seq_cst. One of the two sees the other
+/// (tests/unit/arming_protocol_test.cc).
 bool arms() { return the_session.self->arms.load(std::memory_order_seq_cst) != 0; }
 
 void make_short() {

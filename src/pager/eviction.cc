@@ -1,4 +1,4 @@
-// Giving memory back: how a dirty block leaves without losing a write. Which blocks: see replacement.h; who gives way: room.cc.
+// Giving memory back: how a dirty block leaves without losing a write. Which blocks: see replacement.h; which rank: room.cc.
 //
 // A dirty block: the word goes from RESIDENT to WRITING (only if nobody holds it), the view is write-protected, then the
 // content is written out of the alias; when that is done and nothing was written or held meanwhile, the word goes to STORED

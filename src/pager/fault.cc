@@ -87,8 +87,9 @@ uint64_t most_touched_ahead() {
   return std::min(most, kTouchAhead);
 }
 
-/// Who has touched several blocks in order gets the next ones, too, the more the longer it goes on. (What lies behind the end
-/// of an allocation is zero, and leaves without being written.) For those that it will touch next, room is made meanwhile.
+/// A thread that has touched several blocks in order gets the next ones, too, the more the longer it goes on. (What lies behind
+/// the end of an allocation is zero, and leaves without being written.) For those that it will touch next, room is made
+/// meanwhile.
 void touch_ahead(uint64_t block, bool write) {
   FreshRun& run = fresh_run_at(block);
   const uint64_t most = most_touched_ahead();

@@ -14,7 +14,7 @@
 // To stop sharing a block its content is saved and its memory punched, which takes it out of all mappings, the children's too,
 // but for pages that they have written; then each child gets a copy, and the block its memory back. That is as when a block is
 // evicted and read again at once, so the same rule holds: not while somebody holds it. A shared block counts as absent for
-// whoever wants to hold it (hold.cc, direct/peer_hold.cc), so that the pager stops the sharing first; and it never becomes
+// whatever wants to hold it (hold.cc, direct/peer_hold.cc), so that the pager stops the sharing first; and it never becomes
 // shared while it is held.
 //
 // The child's writes go to its own pages. When its end of the socket closes it gets everything that is left, at once: a child

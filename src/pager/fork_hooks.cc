@@ -33,7 +33,7 @@ void before_fork() {
     return;
   }
   const uint64_t signals = block_signals();
-  // Only what is watched can be kept as it was. And who holds the lock may have his stack in evictable memory, where a write
+  // Only what is watched can be kept as it was. And the lock's holder may have its stack in evictable memory, where a write
   // waits for the child from the moment on when memory is protected: so the lock comes before, and since arming takes it, too,
   // that comes first. (An armed pager never takes it.)
   Request request = {};

@@ -135,7 +135,7 @@ bool make_kernel_split(uint64_t block) {
   // Not in the first page: punching a part of a file's first page unmaps all of the file.
   const void* zero = memchr(reinterpret_cast<const void*>(memory + kPageBytes), 0, kBlockBytes - kPageBytes);
   if (zero == nullptr && state.engine->serves_kernel()) {
-    return false;  // who reads by cross-memory attach would see a zero for a moment
+    return false;  // a peer that reads by cross-memory attach would see a zero for a moment
   }
   const uintptr_t at = zero != nullptr ? reinterpret_cast<uintptr_t>(zero) : memory + kPageBytes;
   auto* byte = reinterpret_cast<volatile char*>(at);

@@ -1,5 +1,5 @@
-// Faults by who allocated the memory: the heap labels blocks with the number of an allocation site while a trace is taken, the
-// pager counts faults from storage and the time that was waited by it.
+// Faults by the code that allocated the memory: the heap labels blocks with the number of an allocation site while a trace is
+// taken, the pager counts faults from storage and the time that was waited by it.
 #pragma once
 
 #include <atomic>

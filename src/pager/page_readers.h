@@ -1,9 +1,9 @@
 // Readers of single pages that go on by the same distance each time, such as somebody who walks down a column of a matrix that
 // lies in rows: what they come to next can be read meanwhile.
 //
-// Who has gone on by the same distance three times in a row is a reader. It has a window, in steps, that doubles while it goes
-// on. What is read ahead is mapped, so its use is not seen, but for one page in the middle of the window (the marker), which
-// stays unmapped: its use says that the reader is on its way. Several may go on side by side.
+// A thread that has gone on by the same distance three times in a row is a reader. It has a window, in steps, that doubles
+// while it goes on. What is read ahead is mapped, so its use is not seen, but for one page in the middle of the window (the
+// marker), which stays unmapped: its use says that the reader is on its way. Several may go on side by side.
 //
 // Knows nothing of blocks, engines or stores; pages are numbered through the partition. Used by the pager's thread alone.
 #pragma once

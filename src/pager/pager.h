@@ -10,7 +10,7 @@
 // each process *arms*: its views are given to the fault engine, its populated blocks are listed, and its reservation shrinks
 // from what it allocated to what it has resident (arming.cc).
 //
-//   state of a block, and who makes each transition:
+//   state of a block, and what makes each transition:
 //
 //                 first touch (fault.cc: serve)
 //      FRESH ────────────────────────────────────► RESIDENT ◄─────────────────────────┐

@@ -37,7 +37,7 @@ void arm_and_tell() {
   tell_of_change();
 }
 
-std::atomic<uint32_t> stands_still_for{0};  // futex; the number of who asked for it
+std::atomic<uint32_t> stands_still_for{0};  // futex; how many threads have asked for it
 
 void stand_still_for_asker(Request& request) {
   while (state.store->in_flight() > 0) {
@@ -227,7 +227,7 @@ void* pager_thread(void*) {
   clockid_t clock = -1;
   own_clock.store(pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : -1, std::memory_order_relaxed);
   node::Session& session = *state.session;
-  if (session.ledger->short_memory.load(std::memory_order_acquire) != 0) {  // nobody rings who has just joined
+  if (session.ledger->short_memory.load(std::memory_order_acquire) != 0) {  // a rank that has just joined is not rung
     arm_and_tell();
   }
   enum { kRequests, kStore, kListener, kDoorbell, kWatched, kFaults, kCount };
@@ -255,8 +255,8 @@ void* pager_thread(void*) {
     }
     follow_turns();
     if (wanted[kStore].revents != 0) {
-      // Several end together often. Were all put in their places first, the disk would rest meanwhile: who waited for the first
-      // goes on, and says by its next fault how far to read ahead.
+      // Several end together often. Were all put in their places first, the disk would rest meanwhile: the thread that waited
+      // for the first goes on, and says by its next fault how far to read ahead.
       for (int left = Store::kDepth; left > 0 && collect_transfer(); --left) {  // the others who wait have their turn, too
         serve_engine();
         pump();

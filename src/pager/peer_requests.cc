@@ -17,7 +17,7 @@ enum PeerRequestState : uint32_t { kFree, kAsked, kTaken, kDone };
 
 base::FutexLock asking;
 
-// By who asks. The pager's thread alone.
+// By the rank that asks. The pager's thread alone.
 Request requests[node::kMaxMembers];
 int32_t under_way[node::kMaxMembers];  // the asker's pid, or 0
 int under_way_count = 0;

@@ -56,7 +56,7 @@ uint64_t recent_at = 0;
 
 uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
 
-/// Whose random accesses all fall on an eighth of what there is room for is better served with whole blocks: they stay.
+/// A rank whose random accesses all fall on an eighth of what there is room for is better served with whole blocks: they stay.
 int faults_until_sure() {
   const auto blocks = static_cast<int>(share_of_memory() / kBlockBytes / 8);
   return std::max(blocks, kLeastSure);

@@ -29,14 +29,14 @@ std::atomic<uint32_t> words[kMostRequests];  // futexes
 std::atomic<int> reached{0};                 // no slot from here on was ever used
 int event_descriptor = -1;
 
-/// FREE, or left DONE by somebody who has jumped, to FILLING.
+/// FREE, or left DONE by a thread that has jumped, to FILLING.
 bool claim(int index, bool abandoned) {
   uint32_t word = words[index].load(std::memory_order_acquire);
   if (phase_of(word) != (abandoned ? kDone : kFree) ||
       (abandoned && base::monotonic_ns() - slots[index].ended_ns < kAbandonedNs)) {
     return false;
   }
-  // acquire: pairs with the release of who had it before, who reads it no longer.
+  // acquire: pairs with the release of the thread that had it before, which reads it no longer.
   return words[index].compare_exchange_strong(word, word_of(claims_of(word) + 1, kFilling), std::memory_order_acquire,
                                               std::memory_order_relaxed);
 }

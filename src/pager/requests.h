@@ -8,7 +8,7 @@
 //
 // Not on the asker's stack: a signal handler may leave the wait by a jump (siglongjmp out of an alarm's handler), and the pager
 // would write its answer into what the program has there by then. A thread that jumps leaves its slot DONE; when no other is
-// free, one that has been DONE for long is taken from him, and its generation tells him so if he comes after all.
+// free, one that has been DONE for long is taken from its thread, and its generation tells the thread so if it comes after all.
 #pragma once
 
 #include <cstdint>

@@ -1,19 +1,19 @@
-// Who gives way when memory is short, and asking for it.
+// Which rank gives way when memory is short, and asking it.
 //
-// Every rank is entitled to an equal share of the budget, whether it computes or waits, and who computes to a little more, to
-// read ahead. Programs go over their data again and again; what a rank keeps of it while others compute is there the next time,
-// and who goes over more than its share would gain nothing from the others' (replacement.h). But a rank to which blocks come
-// back that it had in the same turn *wants all*: it shares the budget with the others that compute, and those that wait are
-// left a floor.
+// Every rank is entitled to an equal share of the budget, whether it computes or waits, and one that computes to a little more,
+// to read ahead. Programs go over their data again and again; what a rank keeps of it while others compute is there the next
+// time, and one that goes over more than its share would gain nothing from the others' (replacement.h). But a rank to which
+// blocks come back that it had in the same turn *wants all*: it shares the budget with the others that compute, and those that
+// wait are left a floor.
 //
 // Of those who have more than that, ranks that wait give back first, and of these the one that blocked last, since it will run
 // last (the scheduler prefers who has most memory): in a round of ranks the order turns direction each time, and what is here
 // at the turn is used again. Then the rank furthest above its share; it may be ourselves.
 //
-// Who asks goes on when he is rung, or looks again each millisecond. All who have asked a rank are rung when what one of them
-// has asked for is gone (it gives no more than that at once, so that it does not end below its share); whoever still has no
-// room then, since another was faster, asks again. A rank that cannot give what it is asked for, since the rest is held (it
-// waits in a collective, say), says so, and is not asked again for a while.
+// A rank that asks goes on when it is rung, or looks again each millisecond. All that have asked a rank are rung when what one
+// of them has asked for is gone (it gives no more than that at once, so that it does not end below its share); one that still
+// has no room then, since another was faster, asks again. A rank that cannot give what it is asked for, since the rest is held
+// (it waits in a collective, say), says so, and is not asked again for a while.
 #include <string.h>
 
 #include <algorithm>
@@ -75,8 +75,8 @@ Shares count_shares(const node::Ledger& ledger) {
 
 bool wants_all(const Member& member) { return member.wants_all.load(std::memory_order_relaxed) != 0; }
 
-/// What `member` need not give to this process. These are together no more than the budget for somebody who has less than his
-/// share himself, so he always finds one who has more.
+/// How much `member` may refuse us. All that may be refused is no more than the budget for a rank that has less than its
+/// share, so it always finds one that has more.
 int64_t share_of(const Member& member, const Shares& shares) {
   const Member& self = *state.session->self;
   if (!is_computing(member) && wants_all(self)) {
@@ -113,7 +113,7 @@ bool is_silent(int index) {
   return !is_asked_now && state.session->ledger->members[index].asked_by.has(state.session->index);
 }
 
-/// Who should give way: `excess` is how much it may be asked for. -1 if nobody but us.
+/// Which rank should give way: `excess` is how much it may be asked for. -1 if none but us.
 int choose_another(int64_t& excess) {
   const node::Ledger& ledger = *state.session->ledger;
   const Shares shares = count_shares(ledger);
@@ -197,7 +197,8 @@ bool ask_another(int64_t bytes) {
 
 /// Asks the rank with most memory, whatever the shares are: nearly all that this rank has is held (by peers, say, who wait for
 /// room themselves), so that it has hardly anything to give for what it needs, while others may have less than their share that
-/// they could do without. Nobody is asked who has just said that all of his is in use, or (`silent`) has not answered.
+/// they could do without. A rank that has just said that all of its memory is in use, or (`silent`) has not answered, is not
+/// asked.
 void ask_who_has_most(int64_t bytes, int silent) {
   const node::Ledger& ledger = *state.session->ledger;
   const uint64_t now = base::monotonic_ns();

@@ -37,7 +37,7 @@ struct Pages {
   uint64_t reading;
   uint64_t leaving;  // will be free when the transfers have ended
   uint32_t writes;   // transfers under way
-  uint32_t visits;   // of who makes room
+  uint32_t visits;   // of the search for room
 };
 
 struct PageRead {
@@ -342,7 +342,7 @@ void page_read_done(uint64_t block, uint32_t page) {
   pages.reading &= ~bit_of(page);
   pages.present |= bit_of(page);
   trace::count(Counter::kSinglePagesRead);
-  // Who waits for this very page needs no room. The others may, and the room may be this block's: so they come last.
+  // A thread that waits for this very page needs no room. The others may, and the room may be this block's: so they come last.
   if (!serve_waiting(block, 1, page) && !readers.is_marker(block * kPages + page)) {
     state.engine->map(view_of_page(block, page), false);
   }

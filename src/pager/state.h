@@ -42,8 +42,8 @@ struct Stream {
 
 /// Somebody who touches fresh blocks in order.
 struct FreshRun {
-  uint64_t next;     // where he will go on
-  uint64_t window;   // how many blocks he gets ahead
+  uint64_t next;     // where the reader will go on
+  uint64_t window;   // how many blocks it gets ahead
   uint64_t used_at;  // for replacement
 };
 
@@ -72,7 +72,7 @@ struct State {
   uint64_t asked_at_ns = 0;
   int asked_member = -1;
   bool gave_nothing_yet = false;                   // to those: when transfers have ended there may be something
-  uint64_t answered[node::kMaxMembers / 64] = {};  // who has asked us, a bit each, and is rung when that is gone
+  uint64_t answered[node::kMaxMembers / 64] = {};  // the ranks that have asked us, a bit each, which are rung when that is gone
   int64_t other_bytes = 0;                         // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
   std::atomic<bool> idle{false};  // set by the program's thread
@@ -151,7 +151,7 @@ uint64_t share_of_memory();
 void answer_requests_for_room();
 /// Others were asked for room that nobody wants by now (a reader that it was for has ended): no need to look for it.
 void forget_old_question();
-/// Rings who has asked when there is room.
+/// Rings the ranks that have asked when there is room.
 void tell_of_room();
 
 // placing.cc

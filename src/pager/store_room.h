@@ -11,8 +11,8 @@
 // others set aside what a quota or a copy of what is overwritten (btrfs) then takes. A write that so finds no room is given up:
 // its blocks stay, as dirty as before, and their stripe goes to another directory, with what is stored of it. The file is not
 // tried again for a moment, or for longer than it takes all files to fail as slowly as it did: else there would always be one
-// that may be tried again, and who waits would neither say so nor end. If no other has room and somebody waits for memory, the
-// rank pauses as above.
+// that may be tried again, and a waiting rank would neither say so nor end. If no other has room and somebody waits for memory,
+// the rank pauses as above.
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once

@@ -21,7 +21,7 @@ void note_read_ended(uint64_t tag);
 /// This process has done something else meanwhile: what is under way says nothing about the store.
 void forget_timed_read();
 
-/// Who reads so many pages of a block alone had better read the block.
+/// A rank that reads so many pages of a block alone had better read the block.
 int pages_worth_a_block();
 
 }  // namespace headroom::pager

@@ -42,7 +42,7 @@ pid_t process_of_constructor = 0;
 /// Whether begin_process() has run: a constructor of another library's may fork before.
 bool has_begun() { return process_of_constructor != 0; }
 
-/// The C library's lock of the list of all streams, which fork() takes after us. Who has it may be writing to memory that is
+/// The C library's lock of the list of all streams, which fork() takes after us. Its holder may be writing to memory that is
 /// protected from here on until the child is there, and the child would never be. (It may be taken again by its owner.)
 struct StreamListLock {
   void (*lock)() = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "_IO_list_lock"));
@@ -147,7 +147,7 @@ void end_by_abort() {
   }
 }
 
-/// Leaves the node; the last to do so writes the report, but for whoever failed first, who has written it. False if this
+/// Leaves the node; the last to do so writes the report, unless one failed before, which has written it. False if this
 /// process had left.
 bool leave_node() {
   pager::note_touched();

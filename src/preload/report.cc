@@ -74,8 +74,8 @@ const char* state_name(const Member& member) {
   }
 }
 
-/// A file that text is written to. It gets its name when all is in it, so that who is killed while he writes leaves no half of
-/// a report; but where the file system has no files without names, or the name is not one of a plain file.
+/// A file that text is written to. It gets its name when all is in it, so that a process that is killed while it writes leaves
+/// no half of a report; but where the file system has no files without names, or the name is not one of a plain file.
 class Output {
  public:
   explicit Output(const char* path) : path_(path) {}

@@ -1,4 +1,4 @@
-// libibverbs, found when the program runs: nothing is linked with it, and who has no card needs nothing.
+// libibverbs, found when the program runs: nothing is linked with it, and a machine without cards needs nothing.
 //
 // Built against the distribution's header where there is one (HEADROOM_VERBS). Calls that the header makes through a device's
 // own table (posting, polling, advising) need no symbol of the library.

@@ -26,7 +26,7 @@ namespace headroom::rpipe {
 class End {
  public:
   static constexpr uint32_t kLooksPerPoll = 16;    // of a wait on a node: those on other nodes take several system calls
-  static constexpr uint32_t kLooksPerDeath = 256;  // of who only looks: a look whether the peer has died is a system call
+  static constexpr uint32_t kLooksPerDeath = 256;  // of a caller that only looks: to see a death takes a system call
 
   End(::rpipe& handle, Peer& peer, rpipe_role role, const rpipe_options& options)
       : handle_(handle), peer_(peer), role_(role), options_(options) {}

@@ -19,7 +19,7 @@
 
 namespace headroom::rpipe {
 
-/// Who is told of what came.
+/// Is told of what came.
 class FrameHandler {
  public:
   FrameHandler() = default;

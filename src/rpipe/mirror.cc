@@ -445,7 +445,7 @@ bool waits_for_this_rank(const Peer& peer) {
 
 void move_mirrors(bool expects_it, bool tells) {
   if (!lock.try_lock()) {
-    return;  // whoever has it moves the same, and what is not told then is soon
+    return;  // its holder moves the same, and what is not told then is soon
   }
   if (now != nullptr && messenger->may_call(expects_it)) {
     if (tells || !may_tell_later()) {

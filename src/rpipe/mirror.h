@@ -11,7 +11,7 @@
 // waits, or much is to tell, or by that thread. Numbers of notices, buffers and places in the heap are the same on both sides:
 // a place is used again only once the reader's having freed it has come back.
 //
-// Nobody rings from another node: whoever waits polls, and moves all pipes of the process as it does.
+// Nobody rings from another node: a rank that waits polls, and moves all pipes of the process as it does.
 //
 // Thread-safe, except for begin_mirrors() and end_mirrors(). A thread that the transport does not want (MPI_THREAD_FUNNELED)
 // leaves what it has to send to one that may.

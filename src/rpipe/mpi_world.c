@@ -83,7 +83,7 @@ static void receive_all(void) {
   MPI_Comm_size(ours, &ranks);
   uint64_t* const sent = calloc(2 * (size_t)ranks, sizeof *sent);
   if (sent == NULL) {
-    MPI_Abort(ours, 1); /* who does not take part leaves the others waiting */
+    MPI_Abort(ours, 1); /* a rank that does not take part leaves the others waiting */
     return;
   }
   uint64_t* const expected = sent + ranks;

@@ -1,4 +1,4 @@
-// The processes that may share pipes: who is on this node, how two of them get each other's file, and who has died.
+// The processes that may share pipes: which are on this node, how two of them get each other's file, and which have died.
 //
 // Each process listens on an abstract socket, whose name the others learn when all begin. Of two that open a pipe to each other
 // the lower rank connects and sends its file; the other accepts, and answers with its own. Nobody waits for that: it goes on

@@ -91,7 +91,7 @@ static_assert(sizeof(Record) <= kRecordBytes && kRecordBytes % 64 == 0);
 
 inline constexpr uint64_t key_of(uint32_t channel, uint32_t opening) { return uint64_t{channel} << 32 | (opening + 1); }
 
-/// What a process waits for that will wait for ever, for who looks whether both wait for each other.
+/// What a process waits for that will wait for ever, for the peer, which looks whether both wait for each other.
 enum class WaitsFor : uint32_t { kNothing = 0, kRoom, kMessage };
 
 // What a process that is to be rung waits for: its bell, and a byte on its connection (descriptor.h).

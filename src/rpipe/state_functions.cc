@@ -80,8 +80,8 @@ void look_for_deaths_of_unconnected(const rpipe_t* pipes, int count) {
   }
 }
 
-/// Nobody rings who is not connected: while a pipe's peer is not, connections are waited for. -1 once all are, or the time is
-/// over; `timeout_ns` is less by the time that this took.
+/// A peer that is not connected cannot ring: while a pipe's peer is not, connections are waited for. -1 once all are, or the
+/// time is over; `timeout_ns` is less by the time that this took.
 int find_ready_while_unconnected(const rpipe_t* pipes, const unsigned char* write, int count, int first, int64_t& timeout_ns) {
   // The connected ones ring a bell that is not heard while connections are waited for.
   constexpr int64_t kLongestLookNs = 50'000'000;
@@ -136,7 +136,7 @@ RPIPE_EXPORT int rpipe_wait_any(const rpipe_t* pipes, const unsigned char* write
   Waiter waiter(timeout_ns);
   while (found < 0 && (found = find_ready(pipes, write, count, first)) < 0) {
     if (const int over = waiter.pause()) {
-      // A look whether a peer has died is a system call: not each time by who only looks.
+      // A look whether a peer has died is a system call: not each time by a caller that only looks.
       static std::atomic<uint32_t> looks{0};
       if (timeout_ns == RPIPE_NOWAIT && looks.fetch_add(1, std::memory_order_relaxed) % End::kLooksPerDeath != 0) {
         return over;

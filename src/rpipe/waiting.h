@@ -5,9 +5,9 @@
 //     if (const int over = waiter.pause()) return over;
 //   }
 //
-// Before a process sleeps it says so in its root and looks once more; who has changed something that a peer may wait for looks
-// whether that one sleeps. Each has a full fence between what it writes and what it reads, so one of them sees the other
-// (Dekker). A process has one bell, whatever its threads wait for: all look again when it rings.
+// Before a process sleeps it says so in its root and looks once more; a process that has changed something that a peer may wait
+// for looks whether that one sleeps. Each has a full fence between what it writes and what it reads, so one of them sees the
+// other (Dekker). A process has one bell, whatever its threads wait for: all look again when it rings.
 //
 // A process with a processor of its own spins for some 50 us, and yields for some milliseconds before it sleeps; one without
 // does so hardly at all. Nobody sleeps longer than a tenth of a second: a peer that dies rings nobody;

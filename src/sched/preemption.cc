@@ -28,7 +28,7 @@ uint64_t unknown_since_ns = 0;  // unknown threads have been in line, if now and
 uint64_t unknown_may_until_ns = 0;
 
 /// Whether it has turned out that this rank and those who compute beside it need more than there is. The first who finds out
-/// only says what it needs, so that the next one knows who is to give way.
+/// only says what it needs, so that the next one knows which is to give way.
 bool is_one_too_many() {
   const int64_t needed = pager::needed_in_turn();
   if (needed > self().working_set_bytes.load(std::memory_order_relaxed)) {
@@ -76,7 +76,7 @@ bool takes_slot_again(uint64_t now) {
     return true;
   }
   seen_wait.look();
-  // Who was rung for a slot takes longer than we do to look; so only the next one looks.
+  // A rank that was rung for a slot takes longer than this one to look; so only the next one looks.
   if (!(is_next() && try_take_slot()) && !try_take_overdue_slot(seen_wait)) {
     return false;
   }
@@ -102,7 +102,7 @@ bool must_wait(int32_t thread, bool may_begin) {
   }
   const bool by_unknown = is_by_unknown(thread);
   if (pager::is_turn_cut()) {
-    return by_unknown || computes(thread);  // who is blocked in MPI may be what another rank waits for
+    return by_unknown || computes(thread);  // another rank may wait for one that is blocked in MPI
   }
   const uint64_t now = base::monotonic_ns();
   if (!may_begin || uncut.load(std::memory_order_acquire) != 0 || (has_slot() && !is_over(now)) ||
@@ -170,7 +170,7 @@ void look() {
       pager::set_turn_cut(false);
     }
     turn_lock().unlock();
-  } else if (now - since_ns > kOverdueNs) {  // who holds it may wait for a fault that waits here
+  } else if (now - since_ns > kOverdueNs) {  // its holder may wait for a fault that waits here
     pager::set_turn_cut(false);
   }
 }

@@ -77,7 +77,7 @@ void set_blocked() {
 }
 
 /// This thread blocks. If it was the last known one the slot is given up. (The pager's thread, which may have the lock, has
-/// done soon; who takes the slot for another thread is not waited for.)
+/// done soon; a rank that takes the slot for another thread is not waited for.)
 void begin_blocking() {
   set_this_thread_blocks(true);
   while (all_threads_block()) {
@@ -109,7 +109,7 @@ void sleep_ns(uint32_t ns) {
 }
 
 /// A slot that were kept would be missed when turns begin again. (Who is at work on it is about to give it up, or to take it:
-/// that is then looked after at his next wait.)
+/// that is then looked after at its next wait.)
 void leave_turns() {
   if (taking_slot.try_lock()) {
     if (release_slot()) {

@@ -1,4 +1,4 @@
-// The scheduler: how a rank waits, and who computes while memory is short.
+// The scheduler: how a rank waits, and which ranks compute while memory is short.
 //
 //   pass    ranks on the node at most cores, memory enough: the MPI library waits as it likes
 //   yield   more ranks than cores, memory enough, and a library that spins: the processor is yielded between its polls

@@ -20,7 +20,7 @@ constexpr uint64_t kOldFirstNs = 1'000'000'000;
 constexpr uint64_t kOldWhateverNs = kOverdueNs / 2;
 constexpr int64_t kBellTimeoutNs = 10'000'000;
 constexpr int64_t kLongestBellTimeoutNs = 80'000'000;  // less than SeenWait counts at a time
-/// Who waits looks each time the bell's timeout passes, on a busy machine later.
+/// A waiting rank looks each time the bell's timeout passes, on a busy machine later.
 constexpr uint64_t kLooksWithinNs = 2'000'000'000;
 constexpr uint64_t kJumpsAboutNs = 10'000'000;
 
@@ -78,14 +78,14 @@ uint32_t lent_slots() {
 }
 
 /// Could go on, has no slot, and has looked for one lately: a rank that does not is stopped (by a debugger, say), and nothing
-/// is kept for him. His place in the line stays: when he looks again he has waited longest.
+/// is kept for it. Its place in the line stays: when it looks again it has waited longest.
 bool is_ready(const Member& member, uint64_t now) {
   return is_alive(member) && member.slots.load(std::memory_order_relaxed) == 0 &&
          member.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady) &&
          member.looked_at_ns.load(std::memory_order_relaxed) + kLooksWithinNs > now;
 }
 
-/// Whether slots are kept free for somebody who has waited long, and longer than this rank; and longer still if he would not
+/// Whether slots are kept free for a rank that has waited long, and longer than this one; and longer still if it would not
 /// fit beside those who compute.
 bool is_kept_for_another() {
   const uint64_t now = base::monotonic_ns();
@@ -103,7 +103,8 @@ bool is_kept_for_another() {
   return false;
 }
 
-/// Who waits is rung; it looks by itself for what only time brings. All who wait together look about as often as a few would.
+/// A waiting rank is rung; it looks by itself for what only time brings. All who wait together look about as often as a few
+/// would.
 int64_t bell_timeout_ns() {
   constexpr int64_t kFew = 8;
   const uint64_t now = base::monotonic_ns();
@@ -121,7 +122,7 @@ uint32_t wanted_by(const Member& member) {
   return wanted == 0 ? 1 : std::min(wanted, most);
 }
 
-/// Who should have the free slots: of those who fit the one with most of its memory here, unless somebody has waited long.
+/// Which rank should have the free slots: of those that fit the one with most of its memory here, unless one has waited long.
 /// `free`: how many slots there are; nobody who wants more is chosen, but for those who have waited long.
 Member* next_ready(uint32_t free) {
   Member* chosen = nullptr;

@@ -13,7 +13,7 @@
 
 namespace headroom::sched {
 
-/// Who has waited so long while nobody gave a slot up gets one, free or not.
+/// A rank that has waited this long with no slot released is admitted anyway.
 inline constexpr uint64_t kOverdueNs = 5'000'000'000;
 
 /// How long this process has been seen waiting in line: the time between two looks counts up to a bound, so a job that was
@@ -51,7 +51,7 @@ void wait_for_slot();
 /// two.)
 bool try_take_slot();
 /// Takes its slots although they are not free, if it has waited for too long (counted as overdue): those who have them do not
-/// give them up. (If they do, its turn comes, since who has waited longest is first.)
+/// give them up. (If they do, its turn comes, since the rank that has waited longest is first.)
 bool try_take_overdue_slot(const SeenWait& wait);
 /// Whether more slots are held than there are now: some were lent, and a rank that lent its own wants it back.
 bool are_too_many();

@@ -60,7 +60,7 @@ constexpr int kMostFigures = 2 * node::kMaxMembers;
 Figures kept[kMostFigures];
 int kept_count = 0;
 
-/// Of who has left; and of `again`, which hands in anew: it has replaced its program.
+/// Of a process that has left; and of `again`, which hands in anew: it has replaced its program.
 void drop_figures(pid_t again) {
   for (int index = 0; index < kept_count;) {
     if (kept[index].process != again && is_counted(kept[index].ledger, kept[index].process)) {
@@ -117,7 +117,7 @@ int open_figures() {
 }
 
 void take_figures(int listener) {
-  constexpr int kPatienceMs = 1000;  // who has connected sends at once, unless it is stopped
+  constexpr int kPatienceMs = 1000;  // a process that has connected sends at once, unless it is stopped
   for (;;) {
     const int connection = listener >= 0 ? accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) : -1;
     if (connection < 0) {

@@ -74,7 +74,7 @@ void pass_no_signals_on() {
   }
 }
 
-/// Of /proc/PID/stat: who started a process, and what it is called; 0 if it cannot be told.
+/// Of /proc/PID/stat: which process started it, and what it is called; 0 if it cannot be told.
 pid_t parent_and_name(pid_t process, char (&name)[16]) {
   char path[32];
   char text[128] = {};  // of which a name may have 15 letters, and any
@@ -118,8 +118,8 @@ bool slurm_signals_all() {
   return !by_cgroup;
 }
 
-/// Who has started this process as a rank, if it sends its signals to the program, too: a launcher that gave us a process
-/// group, or Slurm. A shell in a rank's place is none.
+/// The process that has started this one as a rank, if it sends its signals to the program, too: a launcher that gave us a
+/// process group, or Slurm. A shell in a rank's place is none.
 pid_t find_launcher() {
   constexpr int kMostWrappers = 8;
   pid_t process = launched_rank() != nullptr ? getppid() : 0;
@@ -170,7 +170,7 @@ int64_t now_ms() {
   return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// Who ends sooner may have ended in the constructor of a library, which comes before the preloaded one's.
+// A program that ends sooner may have ended in the constructor of a library, which comes before the preloaded one's.
 constexpr int64_t kWorthSayingMs = 1000;
 
 /// `ran_ms`: for how long the program did.
@@ -202,7 +202,7 @@ void explain(int number, const char* name) {
   (void)!write(STDERR_FILENO, line, static_cast<size_t>(length));
 }
 
-/// Who stops a job at the terminal knows it; of all the ranks that a launcher tells to stop, one says so.
+/// A user who stops a job at the terminal knows it; of all the ranks that a launcher tells to stop, one says so.
 bool is_worth_saying(int number) {
   if (number == SIGTERM) {
     const char* rank = launched_rank();
