@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import chain, groupby
 
 Row = dict
 KIB, MIB = 1 << 10, 1 << 20
@@ -74,8 +74,9 @@ def engines(rows: list[Row]) -> list[str]:
 # ---- messages ----
 
 
-def messages(rows: list[Row]) -> list[str]:
+def messages(*of_libraries: list[Row]) -> list[str]:
     """A table for each group, with a part for each library."""
+    rows = [row for of_library in of_libraries for row in of_library]
     lines = []
     for group in dict.fromkeys(row["group"] for row in rows):
         members = [row for row in rows if row["group"] == group]
@@ -164,7 +165,7 @@ def files(rows: list[Row]) -> list[str]:
 # ---- README ----
 
 
-def summary(memory: list[Row], of_messages: list[Row]) -> list[str]:
+def summary(memory: list[Row], *of_libraries: list[Row]) -> list[str]:
     """Some rows of the others, which stand for them."""
 
     def of_memory(text: str, group: str, phase: str, unit: str) -> list[str]:
@@ -174,7 +175,7 @@ def summary(memory: list[Row], of_messages: list[Row]) -> list[str]:
     def of_message(text: str, size: int) -> list[str]:
         found = {
             row["mpi"]: row
-            for row in of_messages
+            for row in chain(*of_libraries)
             if row["group"] == "pairs" and row["what"] == "one way" and row["bytes"] == size
         }
         libraries = " / ".join(short(found[mpi]["library"]) for mpi in ("mpich", "openmpi"))
