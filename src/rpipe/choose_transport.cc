@@ -58,7 +58,7 @@ int join_by_ofi(const rpipe_bootstrap& bootstrap, const rpipe_transport*& transp
   if (went_by_mpi) {
     (void)snprintf(own.why_not, sizeof own.why_not, "its pipes have gone by MPI's messages before, which stay until MPI ends");
   } else {
-    own = open_ofi(card.nonce, ranks());
+    own = open_ofi(card.nonce);
   }
   std::vector<OfiCard> all(static_cast<size_t>(ranks()));
   if (bootstrap.allgather(bootstrap.context, &own, all.data(), sizeof own) != 0) {

@@ -27,10 +27,8 @@ namespace headroom::rpipe {
 
 namespace {
 
-constexpr int kLastTag = 3;            // that messenger.cc does not use
-constexpr int kTagBits = 16;           // of its tags
-constexpr size_t kPostedForEach = 17;  // of its receives for each rank, and that of the last message
-constexpr size_t kPostedBeside = 64;
+constexpr int kLastTag = 3;   // that messenger.cc does not use
+constexpr int kTagBits = 16;  // of its tags
 constexpr uint64_t kGoneAfterNs = 200'000'000;
 constexpr uint64_t kGoneWithContentAfterNs = 5'000'000'000;
 constexpr uint64_t kShortestEndNs = 100'000'000;
@@ -442,12 +440,12 @@ const rpipe_transport transport = {.backend = RPIPE_OFI,
 
 }  // namespace
 
-OfiCard open_ofi(uint64_t nonce, int ranks) {
+OfiCard open_ofi(uint64_t nonce) {
   OfiCard card = {};
   card.nonce = nonce;
   ofi = new Ofi;
   const KeepSignals keep;
-  const char* const why_not = ofi->endpoint.open(kPostedForEach * static_cast<size_t>(ranks) + kPostedBeside);
+  const char* const why_not = ofi->endpoint.open();
   if (why_not != nullptr) {
     (void)snprintf(card.why_not, sizeof card.why_not, "%s", why_not);
     return card;

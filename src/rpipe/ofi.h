@@ -30,8 +30,8 @@ struct OfiCard {
   char why_not[192];
 };
 
-/// Opens libfabric's network in this process, for messages with so many ranks. Not thread-safe, like the others.
-OfiCard open_ofi(uint64_t nonce, int ranks);
+/// Opens libfabric's network in this process. Not thread-safe, like the others.
+OfiCard open_ofi(uint64_t nonce);
 /// Messages to `all`, who have names.
 const rpipe_transport* join_ofi(int self, const std::vector<OfiCard>& all);
 /// Closes it, if it is open and its thread does not run.

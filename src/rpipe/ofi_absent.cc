@@ -5,7 +5,7 @@
 
 namespace headroom::rpipe {
 
-OfiCard open_ofi(uint64_t nonce, int /*ranks*/) {
+OfiCard open_ofi(uint64_t nonce) {
   OfiCard card = {};
   card.nonce = nonce;
   (void)snprintf(card.why_not, sizeof card.why_not, "librpipe was built without libfabric's headers");

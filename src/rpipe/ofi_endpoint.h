@@ -18,9 +18,8 @@ class OfiEndpoint {
   OfiEndpoint(const OfiEndpoint&) = delete;
   OfiEndpoint& operator=(const OfiEndpoint&) = delete;
 
-  /// `receives`: how many may be posted at a time, if the network counts them. nullptr, or a sentence on why there is none;
-  /// good until the next call.
-  const char* open(size_t receives);
+  /// nullptr, or a sentence on why there is none; good until the next call.
+  const char* open();
   /// What ranks must have in common to reach each other: the provider, and the form of its names.
   void describe(char* text, size_t room) const;
   /// The name by which others reach it; 0: it is longer than `room`, else its length.
