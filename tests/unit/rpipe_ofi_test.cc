@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "headroom/rpipe.h"
 #include "rpipe_messages.h"
@@ -129,10 +130,16 @@ TEST_F(RpipeByOfi, ContentGoesWhileItsWriterCallsNothing) {
 
 TEST_F(RpipeByOfi, SignalsDoWhatTheyDidBefore) {
   setenv("RPIPE_BETWEEN", "ofi", 1);
-  start(1, [](int self) {
-    for (const int signal : {SIGSEGV, SIGBUS, SIGTERM, SIGINT, SIGABRT}) {
+  std::map<int, void (*)(int)> before;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGTERM, SIGINT, SIGABRT}) {
+    struct sigaction now = {};
+    ASSERT_EQ(0, sigaction(signal, nullptr, &now));
+    before[signal] = now.sa_handler;
+  }
+  start(1, [&before](int self) {
+    for (const auto& [signal, handler] : before) {
       struct sigaction now = {};
-      RANK_EXPECT(sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL);
+      RANK_EXPECT(sigaction(signal, nullptr, &now) == 0 && now.sa_handler == handler);
     }
   });
   expect_all_end_well(1);
@@ -174,6 +181,7 @@ TEST_F(RpipeByOfi, MessagesOfMpiAreNotHadWithoutIt) {
   EXPECT_NE(std::string::npos, said().find("rpipe: RPIPE_BETWEEN=mpi: pipes did not begin by rpipe_init()\n")) << said();
 }
 
+#ifndef __SANITIZE_ADDRESS__  // what is left to the kernel is a leak to it
 TEST_F(RpipeByOfi, AProcessMayEndWithoutAWord) {
   start(
       2,
@@ -190,6 +198,7 @@ TEST_F(RpipeByOfi, AProcessMayEndWithoutAWord) {
     EXPECT_TRUE(end == 0 || end == 77) << end << said();
   }
 }
+#endif
 
 TEST_F(RpipeByOfi, ItIsHadOnOneNodeWhereItIsAskedFor) {
   nodes = 1;
