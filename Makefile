@@ -76,7 +76,7 @@ soak: build
 
 format:
 	setup/lint_tools.sh
-	build/lint/bin/clang-format -i $$(git ls-files '*.cc' '*.h' '*.c' '*.inc')
+	build/lint/bin/clang-format -i $$(git ls-files '*.cc' '*.h' '*.c')
 	build/lint/bin/ruff format .
 
 docs: build

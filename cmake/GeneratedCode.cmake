@@ -11,8 +11,11 @@ generate(base/generate_settings.py cpp base/settings.toml base/settings_table.h)
 generate(base/generate_settings.py python base/settings.toml base/settings_table.py)
 generate(trace/generate_counters.py cpp trace/counters.toml trace/counter_table.h)
 generate(mpi/generate.py functions mpi/functions.txt mpi/function_table.h)
-generate(mpi/generate.py real mpi/functions.txt mpi/real_functions.inc)
-generate(mpi/generate.py wrappers mpi/functions.txt mpi/wrappers.inc)
+generate(mpi/generate.py real mpi/functions.txt mpi/real_functions.h)
+generate(mpi/generate.py services mpi/functions.txt mpi/services.h)
+generate(mpi/generate.py generated-services mpi/functions.txt mpi/generated_services.cc)
+generate(mpi/generate.py entries mpi/functions.txt mpi/entries.cc)
 add_custom_target(generated_code DEPENDS
   ${generated}/base/settings_table.h ${generated}/base/settings_table.py ${generated}/trace/counter_table.h
-  ${generated}/mpi/function_table.h ${generated}/mpi/real_functions.inc ${generated}/mpi/wrappers.inc)
+  ${generated}/mpi/function_table.h ${generated}/mpi/real_functions.h ${generated}/mpi/services.h
+  ${generated}/mpi/generated_services.cc ${generated}/mpi/entries.cc)

@@ -20,6 +20,10 @@ if [ "$(cat "$place/tools/.requirements" 2>/dev/null)" != "$tools" ]; then
   echo "$tools" >"$place/tools/.requirements"
 fi
 zig=$("$place/tools/bin/python" -c 'import ziglang, os; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
+for name in ar ranlib; do
+  printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" $name >"$place/bin/$name"
+  chmod +x "$place/bin/$name"
+done
 for name in cc c++; do
   printf '#!/bin/sh\nexec "%s" %s -target x86_64-linux-gnu.%s "$@"\n' "$zig" $name $glibc >"$place/bin/$name"
   chmod +x "$place/bin/$name"
@@ -28,7 +32,7 @@ done
   -o "$place/lib/libgcc_s.so.1" packaging/wheel/unwinder.c
 
 # Headers that are all that is needed of their packages.
-rm -rf "$place/include/infiniband"
+rm -rf "$place/include/infiniband" "$place/include/rdma"
 cp -r /usr/include/infiniband "$place/include/"
 mkdir "$place/include/rdma"
 cp /usr/include/rdma/fabric.h /usr/include/rdma/fi_*.h "$place/include/rdma/"
@@ -53,10 +57,12 @@ rm -rf "$place/build" "$place/dist" build/dist # nothing of another configuratio
 "$place/tools/bin/pip" wheel -q --no-build-isolation --no-deps --config-settings=build-dir="$place/build" -w "$place/dist" . >"$place/wheel.log" 2>&1 ||
   { cat "$place/wheel.log"; exit 1; }
 # zig's own C functions, slow and silent ones, come in where something is wanted that the C library does not have.
-if nm "$place/build/libheadroom.so" | grep -E ' t (memcpy|strlen)$' >/dev/null; then
-  echo "zig's compiler_rt is linked into libheadroom.so"
-  exit 1
-fi
+for library in headroom headroom_mpich headroom_openmpi; do
+  if nm "$place/build/lib$library.so" | grep -E ' t (memcpy|strlen)$' >/dev/null; then
+    echo "zig's compiler_rt is linked into lib$library.so"
+    exit 1
+  fi
+done
 # Which MPI library is loaded is the program's choice; the wheel brings none.
 "$place/tools/bin/auditwheel" repair --plat manylinux_${glibc/./_}_x86_64 --exclude 'libmpi*.so.*' --only-plat -w build/dist "$place"/dist/*.whl \
   >"$place/auditwheel.log" 2>&1 || { cat "$place/auditwheel.log"; exit 1; }

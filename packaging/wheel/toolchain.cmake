@@ -7,6 +7,11 @@ set(CMAKE_SYSTEM_PROCESSOR x86_64)
 set(CMAKE_C_COMPILER ${HEADROOM_PORTABLE}/bin/cc)
 set(CMAKE_CXX_COMPILER ${HEADROOM_PORTABLE}/bin/c++)
 set(CMAKE_ASM_COMPILER ${HEADROOM_PORTABLE}/bin/cc)
+# What the linker optimises lies in archives for a moment, when CMake asks whether it can.
+foreach(language C CXX)
+  set(CMAKE_${language}_COMPILER_AR ${HEADROOM_PORTABLE}/bin/ar)
+  set(CMAKE_${language}_COMPILER_RANLIB ${HEADROOM_PORTABLE}/bin/ranlib)
+endforeach()
 # GCC's attributes that clang does not know are advice.
 set(CMAKE_CXX_FLAGS_INIT "-Wno-unknown-attributes -Wno-unknown-warning-option")
 # zig links the C++ library in by itself, and would link an unwinder of its own in, too: the stub of libgcc_s keeps that out.

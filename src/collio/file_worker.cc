@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "base/own_threads.h"
 #include "base/system_calls.h"
-#include "pager/thread.h"
 
 namespace headroom::collio {
 namespace {
@@ -149,7 +149,7 @@ void submit(FileJob& job) {
   Queue& jobs = queue();
   {
     const base::LockHolder lock(jobs.lock);
-    jobs.has_worker = jobs.has_worker || pager::start_thread("headroom-files", work, nullptr);
+    jobs.has_worker = jobs.has_worker || base::start_thread("headroom-files", work, nullptr);
     if (jobs.has_worker) {
       *jobs.last = &job;
       jobs.last = &job.next;

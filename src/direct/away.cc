@@ -2,9 +2,8 @@
 // posted here must end (it may be what the others are kept from that same call by), and so must a long message that goes
 // through a ring. Its own thread cannot do that, so a thread of Headroom's does, for as long as the call lasts and only when it
 // is rung by a rank that has waited a while. Outside such calls it touches nothing.
+#include "base/own_threads.h"
 #include "direct/endpoint.h"
-#include "pager/pager.h"
-#include "pager/thread.h"
 #include "trace/counters.h"
 
 namespace headroom::direct {
@@ -13,7 +12,7 @@ void Endpoint::go_away() {
   if (!threads_.may_be_several() && posted_.count() == 0 && streams_in_ == nullptr && streams_out_ == nullptr) {
     return;
   }
-  if (!has_helper_.exchange(true) && !pager::start_thread("headroom-away", help, this)) {
+  if (!has_helper_.exchange(true) && !base::start_thread("headroom-away", help, this)) {
     has_helper_.store(false);
     return;
   }

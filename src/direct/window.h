@@ -5,7 +5,7 @@
 // (peer_hold.h), and ranks synchronise by words that lie in message memory, one WindowControl a rank. So no target takes part
 // in anything, and the MPI library never hears of it.
 //
-//   fence            a barrier of direct messages (mpi/backend/windows.inc)
+//   fence            a barrier of direct messages (mpi/backend/windows/windows.h)
 //   post and start   `posted`, counted by the target in the origin's control
 //   complete, wait   `completed`, counted by the origin in the target's control
 //   lock             `lock` of the target's control; a rank that must wait leaves its mark in `waiting` and is rung

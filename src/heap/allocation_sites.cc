@@ -11,7 +11,7 @@
 
 #include "arena/arena.h"
 #include "base/system_calls.h"
-#include "pager/labels.h"
+#include "trace/labels.h"
 #include "trace/recorder.h"
 
 namespace headroom::heap {
@@ -31,7 +31,7 @@ struct Site {
 };
 
 // Site 0 is all that is not from a call: static data, small objects of unknown callers.
-Site sites[pager::kMostLabels];
+Site sites[trace::kMostLabels];
 uint16_t site_count = 1;
 base::FutexLock site_lock;
 
@@ -52,7 +52,7 @@ uint16_t number_of_site(const Site& seen) {
       return number;
     }
   }
-  if (site_count == pager::kMostLabels) {
+  if (site_count == trace::kMostLabels) {
     return 0;
   }
   Site& fresh = sites[site_count];
@@ -119,14 +119,14 @@ void label_with_site(uint64_t offset, uint64_t bytes) {
   const uint16_t number = number_of_site(seen);
   sites[number].bytes.fetch_add(bytes, std::memory_order_relaxed);
   const uint64_t first = arena::block_of(offset);
-  pager::label_blocks(first, arena::block_of(offset + bytes - 1) - first + 1, number);
+  trace::label_blocks(first, arena::block_of(offset + bytes - 1) - first + 1, number);
 }
 
 void record_sites() {
   static Modules modules;
   (void)dl_iterate_phdr(add_module, &modules);
   for (uint16_t number = 0; number < site_count; ++number) {
-    const pager::LabelCounts& counts = pager::label_counts(number);
+    const trace::LabelCounts& counts = trace::label_counts(number);
     const auto faults = static_cast<int64_t>(counts.faults.load(std::memory_order_relaxed));
     const auto waited = static_cast<int64_t>(counts.waited_ns.load(std::memory_order_relaxed));
     const auto bytes = static_cast<int64_t>(sites[number].bytes.load(std::memory_order_relaxed));

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/own_threads.h"
 #include "base/system_calls.h"
 #include "heap/access_rights.h"
 #include "heap/allocation_sites.h"
@@ -14,7 +15,6 @@
 #include "heap/extents.h"
 #include "heap/small_objects.h"
 #include "pager/pager.h"
-#include "pager/thread.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
 
@@ -152,7 +152,7 @@ void look_at_growth(const void* caller) {
   constexpr int64_t kWorthJoining = 16 << 20;  // a shell has 4 MiB
   until_look_at_growth = kNoMoreLooks;         // what follows allocates, too
   const int saved_errno = errno;
-  const bool is_programs = library_depth == 0 && !pager::on_own_thread() && caller_kind(caller) == CallerKind::kProgram;
+  const bool is_programs = library_depth == 0 && !base::on_own_thread() && caller_kind(caller) == CallerKind::kProgram;
   if (large_bytes.load(std::memory_order_relaxed) == SIZE_MAX || !is_programs ||
       !(pager::is_running() || pager::own_memory_exceeds(kWorthJoining))) {
     until_look_at_growth = kLookEach;
@@ -163,7 +163,7 @@ void look_at_growth(const void* caller) {
 }
 
 bool belongs_in_arena(const void* caller, size_t bytes) {
-  if (pager::on_own_thread()) {
+  if (base::on_own_thread()) {
     return false;
   }
   const int saved_errno = errno;

@@ -14,13 +14,13 @@
 #include <type_traits>
 
 #include "arena/arena.h"
+#include "base/all_rights.h"
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "heap/access_rights.h"
 #include "heap/bare_calls.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
-#include "pager/all_rights.h"
 #include "pager/pager.h"
 
 #define HEADROOM_EXPORT extern "C" __attribute__((visibility("default")))
@@ -193,7 +193,7 @@ int advise_pages(void* address, size_t bytes, int advice, bool is_static) {
     case MADV_DONTNEED:
     case MADV_REMOVE:
       if (in_child()) {  // its mapping is a private one of the parent's file
-        pager::with_all_rights(reinterpret_cast<uintptr_t>(address), bytes, zero_here);
+        base::with_all_rights(reinterpret_cast<uintptr_t>(address), bytes, zero_here);
       } else if (is_static) {
         zero_static_data(address, bytes);
       } else {

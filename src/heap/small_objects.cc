@@ -9,10 +9,10 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/own_threads.h"
 #include "heap/excluded_callers.h"
 #include "heap/heap.h"
 #include "pager/pager.h"
-#include "pager/thread.h"
 
 namespace headroom::heap {
 
@@ -174,7 +174,7 @@ namespace detail {
 
 bool serve_this_thread() {
   if (served == SmallObjectsOf::kUnknownThread) {
-    served = pager::on_own_thread() ? SmallObjectsOf::kNotThisThread : SmallObjectsOf::kThisThread;
+    served = base::on_own_thread() ? SmallObjectsOf::kNotThisThread : SmallObjectsOf::kThisThread;
     if (served == SmallObjectsOf::kThisThread) {
       choose_arena();
     }

@@ -1,10 +1,12 @@
 """Generates from functions.txt what would otherwise be written 700 times.
 
-usage: generate.py functions|real|wrappers functions.txt OUTPUT
+usage: generate.py KIND functions.txt OUTPUT
 
-functions   function_table.h: the list of names as a preprocessor macro, for the assembler and for C++
-real        real_functions.inc: the MPI library's functions, with their types
-wrappers    wrappers.inc: a wrapper for each function that may block and is not written by hand
+functions           function_table.h: the list of names as a preprocessor macro, for the assembler and for C++
+real                real_functions.h: the MPI library's functions, with their types
+services            services.h: what serves each function that is not only forwarded
+generated-services  generated_services.cc: these of functions that may block and are not written by hand
+entries             entries.cc: the entry points, by which the library's own calls pass
 """
 
 import re
@@ -26,12 +28,12 @@ class Function(NamedTuple):
         return [re.search(r"(\w+)(\[[^]]*\])*$", part.strip()).group(1) for part in self.parameters.split(",")]
 
 
-# Served by collectives.inc where messages are direct.
+# Served by backend/collectives where messages are direct.
 DIRECT = {"Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall", "Alltoallv"}
 DIRECT |= {"Alltoallw", "Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"}
 DIRECT |= {f"Neighbor_{what}" for what in ("allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw")}
 
-# Served by windows.inc and one_sided.inc where a window is direct.
+# Served by backend/windows where a window is direct.
 DIRECT_WINDOW = {f"Win_{what}" for what in ("fence", "start", "complete", "post", "wait", "test", "lock", "lock_all", "unlock")}
 DIRECT_WINDOW |= {f"Win_{what}" for what in ("unlock_all", "flush", "flush_all", "flush_local", "flush_local_all", "sync")}
 DIRECT_WINDOW |= {"Win_get_attr", "Put", "Get", "Accumulate", "Get_accumulate", "Fetch_and_op", "Compare_and_swap"}
@@ -126,12 +128,27 @@ def window_body(function: Function) -> list[str]:
 ARRIVE = {"comm", "comm_old", "oldcomm", "local_comm"}
 
 
-def wrapper(index: int, function: Function, known: set[str]) -> str:
+def serving(function: Function) -> str:
+    """The head of the function that serves the program's calls; `entry` says by which of its two names it was called."""
+    parameters = "" if function.parameters == "void" else f"{function.parameters}, "
+    return f"{function.result} serve_{function.name}({parameters}Entry entry)"
+
+
+def entry_point(function: Function) -> str:
+    """What a call meets first: the library's own calls pass, the program's are served."""
     arguments = ", ".join(function.argument_names)
-    lines = ["template <int kProfiled>", f"{function.result} wrap_{function.name}({function.parameters}) {{"]
-    lines.append("  if (is_inner(kProfiled, __builtin_return_address(0))) {")
-    lines.append(f"    return real.{function.name}[kProfiled]({arguments});")
-    lines.append("  }")
+    lines = ["template <Entry kEntry>", f"{function.result} enter_{function.name}({function.parameters}) {{"]
+    if function.kind != "own-always":
+        lines.append("  if (is_inner(kEntry, __builtin_return_address(0))) {")
+        lines.append(f"    return real.{function.name}[kEntry]({arguments});")
+        lines.append("  }")
+    lines.append(f"  return serve_{function.name}({', '.join([*function.argument_names, 'kEntry'])});")
+    return "\n".join([*lines, "}"])
+
+
+def service(index: int, function: Function, known: set[str]) -> str:
+    arguments = ", ".join(function.argument_names)
+    lines = [f"{serving(function)} {{"]
     if function.kind == "nonblocking" or function.name.removesuffix("_c") in DIRECT:
         lines += direct_body(function)
     if function.name.removesuffix("_c") in DIRECT_WINDOW:
@@ -157,38 +174,79 @@ def wrapper(index: int, function: Function, known: set[str]) -> str:
     if function.kind == "constructor":
         parent, made = function.argument_names[0], function.argument_names[-1]
         lines[-1] = "  int error = MPI_SUCCESS;"
-        lines += ["  {", "    const WithoutSlot waiting;", f"    error = real.{function.name}[kProfiled]({arguments});", "  }"]
+        lines += ["  {", "    const WithoutSlot waiting;", f"    error = real.{function.name}[entry]({arguments});", "  }"]
         lines.append(f"  note_constructor(error, {parent}, {index}, error == MPI_SUCCESS ? *{made} : MPI_COMM_NULL);")
         lines.append("  return error;")
     elif function.kind == "polling":
-        lines.append("  return poll_library<kProfiled>([&](int profiled, int& error) {")
+        lines.append("  return poll_library(entry, [&](int profiled, int& error) {")
         lines.append(f"    error = real.{function.name}[profiled]({arguments});")
         lines.append("    return look_by(*flag);")
         lines.append("  });")
     else:
-        lines.append(f"  return real.{function.name}[kProfiled]({arguments});")
+        lines.append(f"  return real.{function.name}[entry]({arguments});")
     lines.append("}")
     return "\n".join(lines)
 
 
 def real_functions(functions: list[Function]) -> str:
     served = [f for f in functions if f.kind != "forward" or f.name in used_by_hand(functions)]
-    lines = ["// Generated from functions.txt; do not edit.", "struct RealFunctions {"]
-    # [0] is the MPI_ name as the next library in line (a tool, or libmpi) defines it, [1] libmpi's PMPI_ name.
+    lines = ["// Generated from functions.txt; do not edit.", "#pragma once", "namespace headroom::mpi {"]
+    lines.append(
+        "/// [0] is the MPI_ name as the next library in line (a tool, or libmpi) defines it, [1] libmpi's PMPI_ name."
+    )
+    lines.append("struct RealFunctions {")
     lines += [f"  {f.result} (*{f.name}[2])({f.parameters});" for f in served]
-    lines += ["};", "RealFunctions real;", ""]
+    lines += ["};", "inline RealFunctions real;", "}  // namespace headroom::mpi", ""]
     lines.append("#define HEADROOM_SERVED_FUNCTIONS(X) \\")
     lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f in served))
     return "\n".join(lines) + "\n"
 
 
-def wrappers(functions: list[Function]) -> str:
+def wrapped_functions(functions: list[Function]) -> list[tuple[int, Function]]:
+    return [(index, function) for index, function in enumerate(functions) if function.kind != "forward"]
+
+
+def services(functions: list[Function]) -> str:
+    lines = ["// Generated from functions.txt; do not edit.", "#pragma once", '#include "mpi/backend/abi.h"']
+    lines.append("namespace headroom::mpi {")
+    lines += [f"{serving(function)};" for _, function in wrapped_functions(functions)]
+    lines.append("}  // namespace headroom::mpi")
+    return "\n".join(lines) + "\n"
+
+
+# Of what the generated services call.
+HEADERS_OF_SERVICES = ["abi", "guards", "state", "messages/network", "messages/polling"]
+HEADERS_OF_SERVICES += [f"objects/{name}" for name in ("communicators", "operations")]
+HEADERS_OF_SERVICES += [f"collectives/{name}" for name in ("barriers", "collective_moves", "collective_reductions")]
+HEADERS_OF_SERVICES += [f"collectives/{name}" for name in ("collectives", "exchange", "folding", "neighborhoods")]
+HEADERS_OF_SERVICES += [f"collectives/{name}" for name in ("nonblocking_collectives", "nonblocking_form")]
+HEADERS_OF_SERVICES += [f"windows/{name}" for name in ("epochs", "one_sided", "windows")] + ["files/file_views"]
+
+
+def generated_services(functions: list[Function]) -> str:
     known = {function.name for function in functions}
-    wrapped = [(index, f) for index, f in enumerate(functions) if f.kind != "forward" and not f.kind.startswith("own")]
     lines = ["// Generated from functions.txt; do not edit."]
-    lines += [wrapper(index, f, known) + "\n" for index, f in wrapped]
-    lines.append("#define HEADROOM_WRAPPED_FUNCTIONS(X) \\")
-    lines.append(" \\\n".join(f"  X({index}, {f.name})" for index, f in enumerate(functions) if f.kind != "forward"))
+    lines += [f'#include "mpi/backend/{header}.h"' for header in HEADERS_OF_SERVICES]
+    lines.append('#include "mpi/services.h"')
+    lines.append("namespace headroom::mpi {")
+    lines += [service(index, f, known) + "\n" for index, f in wrapped_functions(functions) if not f.kind.startswith("own")]
+    lines.append("}  // namespace headroom::mpi")
+    return "\n".join(lines) + "\n"
+
+
+def entries(functions: list[Function]) -> str:
+    wrapped = wrapped_functions(functions)
+    lines = ["// Generated from functions.txt; do not edit.", '#include "mpi/backend/entries.h"', '#include "mpi/services.h"']
+    lines += ["namespace headroom::mpi {", "namespace {"]
+    lines += [entry_point(function) + "\n" for _, function in wrapped]
+    lines += ["}  // namespace", "void enter_functions(BackendRequest& request) {"]
+    for index, function in wrapped:
+        lines.append(f"  if (request.real[{2 * index}] != nullptr) {{")
+        for entry in (0, 1):
+            address = f"reinterpret_cast<void*>(enter_{function.name}<{entry}>)"
+            lines.append(f"    request.wrapper[{2 * index + entry}] = {address};")
+        lines.append("  }")
+    lines += ["}", "}  // namespace headroom::mpi"]
     return "\n".join(lines) + "\n"
 
 
@@ -244,7 +302,9 @@ def used_by_hand(functions: list[Function]) -> set[str]:
 def main() -> None:
     kind, source, output = sys.argv[1:4]
     functions = read_functions(source)
-    Path(output).write_text({"functions": function_table, "real": real_functions, "wrappers": wrappers}[kind](functions))
+    makers = {"functions": function_table, "real": real_functions, "services": services, "entries": entries}
+    makers["generated-services"] = generated_services
+    Path(output).write_text(makers[kind](functions))
 
 
 if __name__ == "__main__":

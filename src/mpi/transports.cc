@@ -4,7 +4,7 @@
 // page, while the card writes to the old one. So cards are used by copying, where that was shown: received data goes through
 // the library's own buffers, and nothing is kept registered between messages. Which setting of which library does that is one
 // table, below; what it rests on is docs/dev/mpi.md, *Network cards*. A transport without such a setting stays off, by name.
-// (Windows that the library registers are held for their life: backend/windows.inc.)
+// (Windows that the library registers are held for their life: backend/windows/windows.cc.)
 //
 // XPMEM and KNEM map or pin pages of other processes, and stay off. Cross-memory attach fails on memory that is on storage, but
 // where the fault engine serves the kernel.

@@ -11,13 +11,13 @@
 #include "base/log.h"
 #include "pager/block_transitions.h"
 #include "pager/fork.h"
-#include "pager/labels.h"
 #include "pager/page_table.h"
 #include "pager/random_access.h"
 #include "pager/sparse_readers.h"
 #include "pager/state.h"
 #include "pager/thread_core.h"
 #include "trace/counters.h"
+#include "trace/labels.h"
 
 namespace headroom::pager {
 namespace {
@@ -270,7 +270,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
       extend_stream(block);  // so that the disk is busy while what it has read is put in its place
     }
     trace::count(Counter::kFaultsStorage);
-    count_for_label(block, 1, 0);
+    trace::count_for_label(block, 1, 0);
   }
   const bool served = !(from_storage && must_wait_for_turn(thread, state_of(word) != kReading)) && serve(block, write, page);
   if (state_of(word_of(block).load(std::memory_order_relaxed)) == kSinglePages) {

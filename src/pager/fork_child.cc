@@ -5,11 +5,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/all_rights.h"
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "base/own_descriptors.h"
 #include "base/passed_descriptors.h"
-#include "pager/all_rights.h"
 #include "pager/fork.h"
 #include "pager/fork_channel.h"
 #include "pager/forked_memory.h"
@@ -186,7 +186,7 @@ void make_private_in_child() {
   const uint64_t signals = block_signals();
   is_alone = is_only_thread();
   for_each_view([](uintptr_t address, uint64_t bytes, uint64_t) {
-    with_all_rights(address, bytes, [](uintptr_t begin, uint64_t part) {
+    base::with_all_rights(address, bytes, [](uintptr_t begin, uint64_t part) {
       for (uintptr_t page = begin & ~(kPageBytes - 1); page < begin + part; page += kPageBytes) {
         // The arena's addresses of blocks that are static data are nobody's, and nobody would serve them.
         uint64_t offset = 0;

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/line_reader.h"
 #include "base/own_descriptors.h"
 #include "base/system_calls.h"
-#include "pager/line_reader.h"
 #include "pager/pager.h"
 #include "pager/transition_lock.h"
 #include "trace/counters.h"
@@ -42,13 +42,13 @@ base::FutexLock lock;
 /// What the child alone has, in bytes: what it shares with its parent until one of them writes is counted there. -1 if it is
 /// gone.
 int64_t bytes_of(int file) {
-  LineReader lines(file);
+  base::LineReader lines(file);
   int64_t anonymous = -1;
   int64_t own = 0;
   while (const char* line = lines.next()) {
-    anonymous = std::max(anonymous, bytes_in_field(line, "Anonymous:"));
-    own += std::max<int64_t>(bytes_in_field(line, "Private_Clean:"), 0);
-    own += std::max<int64_t>(bytes_in_field(line, "Private_Dirty:"), 0);
+    anonymous = std::max(anonymous, base::bytes_in_field(line, "Anonymous:"));
+    own += std::max<int64_t>(base::bytes_in_field(line, "Private_Clean:"), 0);
+    own += std::max<int64_t>(base::bytes_in_field(line, "Private_Dirty:"), 0);
   }
   return std::min(anonymous, own);
 }

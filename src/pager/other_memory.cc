@@ -21,11 +21,11 @@
 
 #include <algorithm>
 
+#include "base/line_reader.h"
 #include "base/log.h"
 #include "base/own_descriptors.h"
 #include "pager/fork.h"
 #include "pager/forked_memory.h"
-#include "pager/line_reader.h"
 #include "pager/pager.h"
 #include "pager/read_buffers.h"
 #include "pager/state.h"
@@ -88,7 +88,7 @@ int64_t shared_besides_ours() {
 
 int64_t measure() {
   static KeptOpen file("/proc/self/smaps");
-  LineReader lines(file.descriptor());
+  base::LineReader lines(file.descriptor());
   int64_t total = 0;
   int64_t message_bytes = 0;
   bool ours = false;
@@ -104,7 +104,7 @@ int64_t measure() {
                strstr(line, " /dev/zero (deleted)") != nullptr;  // anonymous memory that is shared
       continue;
     }
-    const int64_t counted = ours ? -1 : bytes_in_field(line, shared ? "Pss:" : "Anonymous:");
+    const int64_t counted = ours ? -1 : base::bytes_in_field(line, shared ? "Pss:" : "Anonymous:");
     (messages ? message_bytes : total) += counted > 0 ? counted : 0;
   }
   return total == 0 ? 0 : total + not_reserved(message_bytes) + measure_status("VmPTE:");
@@ -254,9 +254,9 @@ bool has_blocks_anywhere(const node::Ledger& ledger) {
 
 int64_t measure_status(const char* name) {
   static KeptOpen file("/proc/self/status");
-  LineReader lines(file.descriptor());
+  base::LineReader lines(file.descriptor());
   while (const char* line = lines.next()) {
-    const int64_t bytes = bytes_in_field(line, name);
+    const int64_t bytes = base::bytes_in_field(line, name);
     if (bytes >= 0) {
       return bytes;
     }

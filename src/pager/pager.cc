@@ -7,11 +7,11 @@
 
 #include "base/log.h"
 #include "pager/checksums.h"
-#include "pager/labels.h"
 #include "pager/read_buffers.h"
 #include "pager/sparse_readers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
+#include "trace/labels.h"
 #include "trace/recorder.h"
 
 namespace headroom::pager {
@@ -103,7 +103,7 @@ Status start_as_member() {
   if (settings.checksums == base::ChecksumsChoice::kOn && !open_checksums(detail::the_partition.limit / arena::kPageBytes)) {
     base::die("--checksums on: no address space for them (see `ulimit -v`)");
   }
-  if (*settings.trace != 0 && open_labels(blocks) && trace::open_trace(settings.trace)) {
+  if (*settings.trace != 0 && trace::open_labels(blocks) && trace::open_trace(settings.trace)) {
     timespec now = {};
     (void)clock_gettime(CLOCK_REALTIME, &now);
     trace::record({base::monotonic_ns(),

@@ -4,12 +4,12 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/own_threads.h"
 #include "node/lost_claims.h"
 #include "pager/fork.h"
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "pager/store_room.h"
-#include "pager/thread.h"
 #include "pager/thread_core.h"
 #include "pager/transition_lock.h"
 #include "trace/counters.h"
@@ -331,7 +331,7 @@ void call_when_changed(void (*function)()) { when_changed.store(function, std::m
 bool start_pager_thread(int requests) {
   request_descriptor = requests;
   find_cores_to_use();
-  return start_thread("headroom-pager", pager_thread, nullptr);
+  return base::start_thread("headroom-pager", pager_thread, nullptr);
 }
 
 int64_t own_processor_ns() {

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/own_descriptors.h"
-#include "pager/line_reader.h"
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "trace/counters.h"

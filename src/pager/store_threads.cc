@@ -13,9 +13,9 @@
 #include <new>
 
 #include "base/own_descriptors.h"
+#include "base/own_threads.h"
 #include "base/system_calls.h"
 #include "pager/store.h"
-#include "pager/thread.h"
 
 namespace headroom::pager {
 namespace {
@@ -33,7 +33,7 @@ class ThreadStore final : public Store {
       return false;
     }
     for (int index = 0; index < kThreads; ++index) {
-      if (!start_thread("headroom-store", &ThreadStore::worker, this)) {
+      if (!base::start_thread("headroom-store", &ThreadStore::worker, this)) {
         return index > 0;
       }
     }

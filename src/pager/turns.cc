@@ -1,10 +1,10 @@
 // What the pager knows of turns: what came back within one, and whose turn it is. The turns themselves are the scheduler's.
 #include <algorithm>
 
+#include "base/own_threads.h"
 #include "pager/pager.h"
 #include "pager/random_access.h"
 #include "pager/state.h"
-#include "pager/thread.h"
 
 namespace headroom::pager {
 namespace {
@@ -58,7 +58,7 @@ void set_turn_cut(bool cut) { state.turn_is_cut.store(cut, std::memory_order_rel
 void set_turn_watched(bool watched) {
   // An exchange in any case: the thread that ends the watching after a wish for it so sees what the wish was for, and can look
   // once more.
-  if (state.turn_is_watched.exchange(watched, std::memory_order_acq_rel) != watched && watched && !on_own_thread()) {
+  if (state.turn_is_watched.exchange(watched, std::memory_order_acq_rel) != watched && watched && !base::on_own_thread()) {
     nudge();  // the pager's thread may be asleep
   }
 }

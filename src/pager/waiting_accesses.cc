@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "pager/fork.h"
-#include "pager/labels.h"
 #include "pager/random_access.h"
 #include "pager/state.h"
 #include "trace/counters.h"
+#include "trace/labels.h"
 
 namespace headroom::pager {
 namespace {
@@ -47,7 +47,7 @@ void end_fault(WaitingAccess& access) {
   const uint64_t now = base::monotonic_ns();
   const uint64_t waited_ns = now - access.started_ns;
   trace::count(Counter::kStorageWaitNs, waited_ns);
-  count_for_label(access.block, 0, waited_ns);
+  trace::count_for_label(access.block, 0, waited_ns);
   Request* request = access.request;
   state.waiting.remove(access);
   if (request != nullptr) {
