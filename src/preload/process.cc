@@ -29,6 +29,7 @@
 #include "mpi/core_functions.h"
 #include "pager/pager.h"
 #include "preload/report.h"
+#include "sched/scheduler.h"
 #include "trace/recorder.h"
 
 extern "C" int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library);
@@ -218,6 +219,7 @@ __attribute__((destructor)) void end_process() {
     return;
   }
   pager::prepare_to_leave();
+  sched::leave_turns();  // here and not as it leaves the node, so that the trace has when its last turn ended
   if (trace::is_recording()) {
     heap::record_sites();
     trace::write_recorded();

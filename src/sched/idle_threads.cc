@@ -9,9 +9,9 @@
 #include <atomic>
 
 #include "base/own_descriptors.h"
+#include "base/own_threads.h"
 #include "base/system_calls.h"
 #include "pager/pager.h"
-#include "pager/thread.h"
 #include "sched/threads.h"
 #include "trace/counters.h"
 
@@ -128,7 +128,7 @@ bool computes(int32_t number) {
       return !thread.blocked.load(std::memory_order_acquire);
     }
   }
-  return !pager::is_own_thread(number) && !base::is_error(base::system_call(SYS_tgkill, getpid(), number, 0));
+  return !base::is_own_thread(number) && !base::is_error(base::system_call(SYS_tgkill, getpid(), number, 0));
 }
 
 void note_unknown_computes() { unknown_computed_at_ns.store(base::monotonic_ns(), std::memory_order_relaxed); }

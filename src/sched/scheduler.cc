@@ -108,8 +108,12 @@ void sleep_ns(uint32_t ns) {
   (void)base::system_call(SYS_nanosleep, &time, nullptr);
 }
 
-/// A slot that were kept would be missed when turns begin again. (Who is at work on it is about to give it up, or to take it:
-/// that is then looked after at its next wait.)
+}  // namespace
+
+base::FutexLock& turn_lock() { return taking_slot; }
+
+uint64_t turn_began_at() { return turn_began_ns.load(std::memory_order_relaxed); }
+
 void leave_turns() {
   if (taking_slot.try_lock()) {
     if (release_slot()) {
@@ -118,12 +122,6 @@ void leave_turns() {
     taking_slot.unlock();
   }
 }
-
-}  // namespace
-
-base::FutexLock& turn_lock() { return taking_slot; }
-
-uint64_t turn_began_at() { return turn_began_ns.load(std::memory_order_relaxed); }
 
 void begin_turn() {
   pager::set_idle(false);

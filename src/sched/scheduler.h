@@ -41,6 +41,11 @@ Mode mode();
 void give_slot_up();
 void take_slot();
 
+/// Gives the slot up and goes on without one: turns have ended (a slot that were kept would be missed when they begin again),
+/// or this process leaves. A thread that is about to give it up, or to take it, keeps that from happening: its next wait does
+/// it.
+void leave_turns();
+
 /// Called now and then by a thread that has given the slot up and goes on waiting: if other threads of the process kept it, but
 /// do nothing with it, it is given up now.
 void look_at_wait();
