@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "collio_ranks.h"
+#include "repeated.h"
 
 namespace headroom::collio {
 namespace {
@@ -149,7 +150,7 @@ class CollioCall : public ::testing::Test {
 TEST_F(CollioCall, WritesEveryByteWhereItBelongsAndNoOther) {
   std::mt19937 random(11);
   int64_t read_first = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < test::repeated(60); ++round) {
     Job job;
     const int64_t scale = 1 << (random() % 8);
     make_job(job, random, static_cast<int>(1 + random() % 6), scale, 4000 * scale);

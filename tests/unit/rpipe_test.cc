@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "repeated.h"
 #include "rpipe_messages.h"
 #include "rpipe_ranks.h"
 
@@ -39,7 +40,7 @@ TEST_P(RpipeWith, ContentIsRightInBothDirections) {
     const int peer = 1 - self;
     RANK_EXPECT(rpipe_open(self == 0 ? &to : &from, peer, self == 0 ? RPIPE_WRITER : RPIPE_READER, &options) == 0);
     RANK_EXPECT(rpipe_open(self == 0 ? &from : &to, peer, self == 0 ? RPIPE_READER : RPIPE_WRITER, &options) == 0);
-    constexpr int kMessages = 3000;
+    constexpr int kMessages = repeated(3000);
     if (self == 0) {
       write_many(self, to, kMessages, 5);
       read_many(self, from, kMessages, 6, given.in_order);
@@ -85,8 +86,9 @@ TEST_P(RpipeOn, FullDuplexWhereBothWriteBeforeTheyRead) {
   start(2, [](int self) {
     rpipe_t pipe = nullptr;
     RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
-    std::thread reading([&] { read_many(self, pipe, 4000, static_cast<uint32_t>(1 - self), false); });
-    write_many(self, pipe, 4000, static_cast<uint32_t>(self));
+    constexpr int kMessages = repeated(4000);
+    std::thread reading([&] { read_many(self, pipe, kMessages, static_cast<uint32_t>(1 - self), false); });
+    write_many(self, pipe, kMessages, static_cast<uint32_t>(self));
     reading.join();
   });
   expect_all_end_well(2);
