@@ -76,13 +76,14 @@ class Ledger(gdb.Command):
             state = plain(member["state"]) & 7
             if state == 0:
                 continue
+            turns = member["turns"]
             sizes = "".join(
-                f" {plain(member[name]) / MIB:6.1f} MiB" for name in ("reserved_bytes", "other_bytes", "asked_bytes")
+                f" {plain(member['memory'][name]) / MIB:6.1f} MiB" for name in ("reserved_bytes", "other_bytes", "asked_bytes")
             )
             print(
                 f"{index:>6} {plain(member['pid']):>8} {plain(member['rank']):>5} "
                 f"{name_of('headroom::node::MemberState', state):>8} "
-                f"{name_of('headroom::node::RunState', plain(member['run_state'])):>8} {plain(member['slots']):>5}{sizes}"
+                f"{name_of('headroom::node::RunState', plain(turns['run_state'])):>8} {plain(turns['slots']):>5}{sizes}"
             )
 
 

@@ -10,7 +10,7 @@ namespace {
 using arena::BlockWord;
 
 bool is_watched(const node::Session& session, int member) {
-  return session.ledger->members[member].arms.load(std::memory_order_seq_cst) != 0;
+  return session.ledger->members[member].pager.arms.load(std::memory_order_seq_cst) != 0;
 }
 
 uint64_t amount_of(const PeerRange& range) { return arena::kHold + (range.write ? arena::kWriteHold : 0); }

@@ -51,12 +51,12 @@ bool try_open(const node::Session& session, int index) {
     return true;
   }
   const node::Member& member = session.ledger->members[index];
-  const int file = open_file_of(member, member.arena_descriptor.load(std::memory_order_relaxed),
-                                member.arena_inode.load(std::memory_order_acquire));
+  const int file = open_file_of(member, member.partition.descriptor.load(std::memory_order_relaxed),
+                                member.partition.inode.load(std::memory_order_acquire));
   if (file < 0) {
     return false;
   }
-  const uint64_t bytes = member.arena_bytes.load(std::memory_order_relaxed);
+  const uint64_t bytes = member.partition.bytes.load(std::memory_order_relaxed);
   const bool mapped = arena::map_peer_partition(index, file, bytes);
   base::close_own(file);
   if (mapped) {
@@ -69,8 +69,8 @@ bool try_open(const node::Session& session, int index) {
 
 bool try_open_blocks(const node::Session& session, int index) {
   const node::Member& member = session.ledger->members[index];
-  const int file = open_file_of(member, member.table_descriptor.load(std::memory_order_relaxed),
-                                member.table_inode.load(std::memory_order_acquire));
+  const int file = open_file_of(member, member.partition.table_descriptor.load(std::memory_order_relaxed),
+                                member.partition.table_inode.load(std::memory_order_acquire));
   if (file >= 0) {
     blocks_of_members[index] = arena::map_block_table(file);
     base::close_own(file);

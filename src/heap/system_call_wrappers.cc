@@ -374,9 +374,9 @@ HEADROOM_EXPORT ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigne
     if (part.bytes == 0 && result > 0) {
       break;
     }
-    self.remote_write_begin.store(part.begin, std::memory_order_relaxed);
-    self.remote_write_end.store(part.end, std::memory_order_relaxed);
-    std::atomic<int32_t>& mark = self.remote_write_target;
+    self.remote_write.begin.store(part.begin, std::memory_order_relaxed);
+    self.remote_write.end.store(part.end, std::memory_order_relaxed);
+    std::atomic<int32_t>& mark = self.remote_write.target;
     // seq_cst: pairs with the pager's look in is_written_remotely(); either it sees the mark or we meet its protection.
     mark.store(pid, std::memory_order_seq_cst);
     const ssize_t written = real_process_vm_writev.get()(pid, part.local, part.count, part.remote, part.count, flags);

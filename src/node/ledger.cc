@@ -30,7 +30,7 @@ bool reserve(Ledger& ledger, Member& member, int64_t bytes) {
     // acq_rel: pairs with release() of the member that freed the memory, so that its punching happened before our filling.
   } while (!ledger.free_bytes.compare_exchange_weak(free_now, free_now - bytes, std::memory_order_acq_rel,
                                                     std::memory_order_relaxed));
-  member.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  member.memory.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
   note_peak(ledger, free_now - bytes);
   return true;
 }
@@ -38,14 +38,14 @@ bool reserve(Ledger& ledger, Member& member, int64_t bytes) {
 void take(Ledger& ledger, Member& member, int64_t bytes) {
   // In this order, as in reserve() and release(): a process that is killed in between leaves less free than there is, not more.
   note_peak(ledger, ledger.free_bytes.fetch_sub(bytes, std::memory_order_acq_rel) - bytes);
-  member.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  member.memory.reserved_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 void release(Ledger& ledger, Member& member, int64_t bytes) {
   if (bytes == 0) {
     return;
   }
-  member.reserved_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  member.memory.reserved_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   // release: pairs with the acquire in reserve().
   ledger.free_bytes.fetch_add(bytes, std::memory_order_acq_rel);
 }
@@ -54,22 +54,22 @@ bool reserve_for_message(Ledger& ledger, Member& member, int64_t bytes) {
   if (!reserve(ledger, member, bytes)) {
     return false;
   }
-  member.message_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  member.memory.message_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return true;
 }
 
 void take_for_message(Ledger& ledger, Member& member, int64_t bytes) {
   take(ledger, member, bytes);
-  member.message_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  member.memory.message_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 void release_of_message(Ledger& ledger, Member& member, int64_t bytes) {
-  member.message_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  member.memory.message_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   release(ledger, member, bytes);
 }
 
 void note_beyond(Ledger& ledger, Member& member, int64_t bytes) {
-  const int64_t before = member.beyond_bytes.exchange(bytes, std::memory_order_relaxed);
+  const int64_t before = member.memory.beyond_bytes.exchange(bytes, std::memory_order_relaxed);
   ledger.beyond_bytes.fetch_add(bytes - before, std::memory_order_relaxed);
   raise(ledger.peak_resident_bytes, resident_bytes(ledger));
 }
@@ -96,8 +96,8 @@ bool check_invariants(const Ledger& ledger) {
   uint32_t slots_held = 0;
   for (const Member& member : ledger.used_members()) {
     if (is_alive(member)) {
-      reserved += member.reserved_bytes.load(std::memory_order_relaxed);
-      slots_held += member.slots.load(std::memory_order_relaxed);
+      reserved += member.memory.reserved_bytes.load(std::memory_order_relaxed);
+      slots_held += member.turns.slots.load(std::memory_order_relaxed);
     }
   }
   const int64_t free_now = ledger.free_bytes.load(std::memory_order_relaxed);

@@ -110,17 +110,22 @@ struct MemberSet {
   static uint64_t bit_of(int member) { return uint64_t{1} << (member % 64); }
 };
 
-struct alignas(64) Member {
-  std::atomic<uint32_t> state;  // MemberState, and the number of the place's use: state_of(), state_in()
-  std::atomic<int32_t> pid;
-  std::atomic<uint32_t> counted;       // 1: it is one of `alive`; the process that sets it to 0 takes it off
-  std::atomic<int32_t> rank;           // of MPI_COMM_WORLD; -1 before MPI_Init
-  std::atomic<uint32_t> in_mpi;        // MpiState
+/// A member's turns (sched/).
+struct MemberTurns {
   std::atomic<uint32_t> run_state;     // RunState
   std::atomic<uint32_t> slots;         // that it holds
   std::atomic<uint32_t> slots_wanted;  // for its next turn: one for each busy thread; 0 is 1
-  std::atomic<uint32_t> armed;         // fault tracking is on (L3)
-  std::atomic<uint32_t> replacing;     // execve() has been called: unless that fails, everything of it is gone
+  std::atomic<uint32_t> slot_bell;     // futex: a slot may be free
+  std::atomic<uint64_t> ready_since_ns;
+  std::atomic<uint64_t> looked_at_ns;  // when it last looked whether it may have a slot: a sign of life while it waits for one
+  std::atomic<uint64_t> blocked_since_ns;
+  std::atomic<uint64_t> read_page_at_ns;   // when it last had to wait for a single page from storage
+  std::atomic<int64_t> working_set_bytes;  // of blocks, what its next turn is expected to need
+  std::atomic<uint32_t> wants_all;         // 1: it cannot keep what it uses in a turn (pager/room.cc)
+};
+
+/// What a member has of the budget, and what others ask it to give back (pager/room.h).
+struct MemberMemory {
   std::atomic<int64_t> reserved_bytes;
   std::atomic<int64_t> other_bytes;    // of these, outside the arena: cannot be given back
   std::atomic<int64_t> beyond_bytes;   // resident outside the arena beyond other_bytes, which is half a share at most
@@ -129,34 +134,59 @@ struct alignas(64) Member {
   MemberSet asked_by;                  // which members they are: added after asked_bytes
   MemberSet answered_by;               // those that have said, asked by this member, that they have given what they can
   std::atomic<uint64_t> refused_ns;    // when it last had less to give than was asked: the rest is in use
-  std::atomic<uint64_t> ready_since_ns;
-  std::atomic<uint64_t> looked_at_ns;  // when it last looked whether it may have a slot: a sign of life while it waits for one
-  std::atomic<uint64_t> blocked_since_ns;
-  std::atomic<uint64_t> read_page_at_ns;     // when it last had to wait for a single page from storage
-  std::atomic<int64_t> working_set_bytes;    // of blocks, what its next turn is expected to need
-  std::atomic<uint32_t> wants_all;           // 1: it cannot keep what it uses in a turn (pager/room.cc)
-  std::atomic<uint32_t> slot_bell;           // futex: a slot may be free
-  std::atomic<int32_t> remote_write_target;  // pid whose memory this process writes by cross-memory attach, or 0
-  std::atomic<uint64_t> remote_write_begin;  // the addresses that it may write there
-  std::atomic<uint64_t> remote_write_end;
-  std::atomic<uint32_t> engine;                  // EngineChoice that ran, 0 = none yet
-  std::atomic<uint32_t> store;                   // StoreChoice that ran, 0 = none yet
+};
+
+/// How a member's memory is moved (pager/).
+struct MemberPager {
+  std::atomic<uint32_t> armed;         // fault tracking is on (L3)
+  std::atomic<uint32_t> arms;          // 1: its memory is watched, or is going to be: peers must ask before they use it
+  std::atomic<uint32_t> engine;        // EngineChoice that ran, 0 = none yet
+  std::atomic<uint32_t> store;         // StoreChoice that ran, 0 = none yet
+  std::atomic<uint32_t> store_direct;  // 1 = the store bypasses the page cache
   std::atomic<uint32_t> waits_for_storage_room;  // 1: its memory stands still, since storage is full
-  std::atomic<uint32_t> store_direct;            // 1 = the store bypasses the page cache
-  std::atomic<uint32_t> nonblocking_collectives;
-  std::atomic<int32_t> arena_descriptor;  // of the memfd of its partition, in its process (direct/peer_memory.h)
-  std::atomic<uint64_t> arena_inode;      // tells whether that is still the same file
-  std::atomic<uint64_t> arena_bytes;      // of addresses that it has
+};
+
+/// What a member asks of another's pager: that blocks of that one which it holds be there (pager/peer_requests.cc).
+struct BlocksToBring {
+  std::atomic<uint32_t> state;  // futex: PeerRequestState
+  std::atomic<int32_t> from;
+  std::atomic<uint64_t> first;
+  std::atomic<uint64_t> count;
+  std::atomic<uint64_t> ahead;
+  std::atomic<uint32_t> write;
+};
+
+/// Where node-mates find a member's partition (direct/peer_memory.h). Descriptors are those of its process.
+struct MemberPartition {
+  std::atomic<int32_t> descriptor;        // of the memfd
+  std::atomic<uint64_t> inode;            // tells whether that is still the same file
+  std::atomic<uint64_t> bytes;            // of addresses that it has
   std::atomic<int32_t> table_descriptor;  // the same of its block table
   std::atomic<uint64_t> table_inode;
-  std::atomic<uint32_t> arms;  // 1: its memory is watched, or is going to be: peers must ask before they use it
-  // What this member asks of another's pager: that blocks of that one which it holds be there (pager/peer_requests.cc).
-  std::atomic<uint32_t> bring_state;  // futex: PeerRequestState
-  std::atomic<int32_t> bring_from;
-  std::atomic<uint64_t> bring_first;
-  std::atomic<uint64_t> bring_count;
-  std::atomic<uint64_t> bring_ahead;
-  std::atomic<uint32_t> bring_write;
+};
+
+/// A write into another process by cross-memory attach (heap/attach_calls.h).
+struct RemoteWrite {
+  std::atomic<int32_t> target;  // pid, or 0
+  std::atomic<uint64_t> begin;  // the addresses that it may write there
+  std::atomic<uint64_t> end;
+};
+
+/// A process of the node session: what others see of it, by layer.
+struct alignas(64) Member {
+  std::atomic<uint32_t> state;  // MemberState, and the number of the place's use: state_of(), state_in()
+  std::atomic<int32_t> pid;
+  std::atomic<uint32_t> counted;                  // 1: it is one of `alive`; the process that sets it to 0 takes it off
+  std::atomic<int32_t> rank;                      // of MPI_COMM_WORLD; -1 before MPI_Init
+  std::atomic<uint32_t> in_mpi;                   // MpiState
+  std::atomic<uint32_t> replacing;                // execve() has been called: unless that fails, everything of it is gone
+  std::atomic<uint32_t> nonblocking_collectives;  // 1: it waits in collectives by their nonblocking forms (mpi/)
+  MemberTurns turns;
+  MemberMemory memory;
+  MemberPager pager;
+  BlocksToBring bring;
+  MemberPartition partition;
+  RemoteWrite remote_write;
   std::atomic<uint64_t> counters[trace::kCounterCount];
   char executable[64];
   char abi[16];
@@ -294,11 +324,12 @@ inline int64_t resident_bytes(const Ledger& ledger) {
 
 /// What the member has reserved that cannot leave by eviction.
 inline int64_t bytes_besides_blocks(const Member& member) {
-  return member.other_bytes.load(std::memory_order_relaxed) + member.message_bytes.load(std::memory_order_relaxed);
+  return member.memory.other_bytes.load(std::memory_order_relaxed) +
+         member.memory.message_bytes.load(std::memory_order_relaxed);
 }
 /// What it has reserved for blocks of the arena.
 inline int64_t bytes_of_blocks(const Member& member) {
-  return member.reserved_bytes.load(std::memory_order_relaxed) - bytes_besides_blocks(member);
+  return member.memory.reserved_bytes.load(std::memory_order_relaxed) - bytes_besides_blocks(member);
 }
 
 /// Members may be at these places, from the first on, from now on. Thread-safe.

@@ -22,8 +22,8 @@ Words read(const Ledger& ledger) {
     const uint32_t word = member.state.load(std::memory_order_acquire);
     const MemberState state = state_in(word);
     if (state == MemberState::kAlive || state == MemberState::kLeaving) {
-      words.reserved_bytes += member.reserved_bytes.load(std::memory_order_acquire);
-      words.slots += member.slots.load(std::memory_order_acquire);
+      words.reserved_bytes += member.memory.reserved_bytes.load(std::memory_order_acquire);
+      words.slots += member.turns.slots.load(std::memory_order_acquire);
     }
     words.states = words.states * 31 + word;
   }

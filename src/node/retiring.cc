@@ -11,8 +11,8 @@ void tell_everybody(const Session& session, const Member& of) {
   for (int index = 0; Member & other : session.ledger->used_members()) {
     const int place = index++;
     if (&other != &of && is_alive(other)) {
-      other.slot_bell.fetch_add(1, std::memory_order_release);
-      base::futex_wake(&other.slot_bell, 1, true);
+      other.turns.slot_bell.fetch_add(1, std::memory_order_release);
+      base::futex_wake(&other.turns.slot_bell, 1, true);
       ring(session, place);
     }
   }
@@ -43,10 +43,10 @@ namespace {
 void finish_retiring(const Session& session, Member& member) {
   Ledger& ledger = *session.ledger;
   const uint32_t word = member.state.load(std::memory_order_acquire);
-  release(ledger, member, member.reserved_bytes.load(std::memory_order_relaxed));
+  release(ledger, member, member.memory.reserved_bytes.load(std::memory_order_relaxed));
   note_beyond(ledger, member, 0);
-  member.remote_write_target.store(0, std::memory_order_release);
-  ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
+  member.remote_write.target.store(0, std::memory_order_release);
+  ledger.held_slots.fetch_sub(member.turns.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   (void)take_off(ledger, member);
   ledger.ended.store(1, std::memory_order_relaxed);
   const auto index = static_cast<int>(&member - ledger.members);

@@ -249,22 +249,22 @@ Status join_session(Session& session) {
   Member& self = *session.self;
   self.pid.store(getpid(), std::memory_order_release);
   self.rank.store(-1, std::memory_order_relaxed);
-  self.run_state.store(static_cast<uint32_t>(RunState::kRunning), std::memory_order_relaxed);
+  self.turns.run_state.store(static_cast<uint32_t>(RunState::kRunning), std::memory_order_relaxed);
   self.replacing.store(0, std::memory_order_relaxed);
-  self.armed.store(0, std::memory_order_relaxed);
-  self.arms.store(0, std::memory_order_relaxed);
-  self.bring_state.store(0, std::memory_order_relaxed);
-  self.other_bytes.store(0, std::memory_order_relaxed);
-  self.beyond_bytes.store(0, std::memory_order_relaxed);
-  self.message_bytes.store(0, std::memory_order_relaxed);
-  self.asked_bytes.store(0, std::memory_order_relaxed);
-  self.answered_by.clear();
-  self.asked_by.clear();
-  self.slots_wanted.store(0, std::memory_order_relaxed);
-  self.working_set_bytes.store(0, std::memory_order_relaxed);
-  self.wants_all.store(0, std::memory_order_relaxed);
-  self.waits_for_storage_room.store(0, std::memory_order_relaxed);
-  self.read_page_at_ns.store(0, std::memory_order_relaxed);
+  self.pager.armed.store(0, std::memory_order_relaxed);
+  self.pager.arms.store(0, std::memory_order_relaxed);
+  self.bring.state.store(0, std::memory_order_relaxed);
+  self.memory.other_bytes.store(0, std::memory_order_relaxed);
+  self.memory.beyond_bytes.store(0, std::memory_order_relaxed);
+  self.memory.message_bytes.store(0, std::memory_order_relaxed);
+  self.memory.asked_bytes.store(0, std::memory_order_relaxed);
+  self.memory.answered_by.clear();
+  self.memory.asked_by.clear();
+  self.turns.slots_wanted.store(0, std::memory_order_relaxed);
+  self.turns.working_set_bytes.store(0, std::memory_order_relaxed);
+  self.turns.wants_all.store(0, std::memory_order_relaxed);
+  self.pager.waits_for_storage_room.store(0, std::memory_order_relaxed);
+  self.turns.read_page_at_ns.store(0, std::memory_order_relaxed);
   for (auto& counter : self.counters) {
     counter.store(0, std::memory_order_relaxed);
   }
@@ -308,7 +308,7 @@ Leaving leave_session(Session& session) {
   if (is_in_mpi(self)) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);
   }
-  session.ledger->held_slots.fetch_sub(self.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
+  session.ledger->held_slots.fetch_sub(self.turns.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
   note_ends_of_all(session);
   // Before the last one is known: a process that joins after that is none of those that have left.
   const uint32_t joined = session.ledger->joined.load(std::memory_order_acquire);

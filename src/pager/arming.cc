@@ -145,7 +145,7 @@ void arm(int64_t claimed_bytes) {
   }
   end_first_touch();
   map_in_small_pages();
-  state.session->self->arms.store(1, std::memory_order_relaxed);
+  state.session->self->pager.arms.store(1, std::memory_order_relaxed);
   // A peer that holds blocks and does not see this is seen by list_held() (direct/peer_hold.cc).
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool rights_are_watched = state.engine->kind() == base::EngineChoice::kSigsegv;
@@ -167,7 +167,7 @@ void arm(int64_t claimed_bytes) {
   node::release(*state.session->ledger, self, claimed_bytes - resident);
   reserve_other_memory();
   count_touched();
-  self.armed.store(1, std::memory_order_release);
+  self.pager.armed.store(1, std::memory_order_release);
   trace::record({base::monotonic_ns(), trace::EventKind::kArmed, 0, 0, {}});
   base::log_info(base::Part::kPager, "memory is short; %lld MiB resident", static_cast<long long>(resident >> 20));
 }

@@ -27,7 +27,7 @@ int64_t claimed_bytes = 0;  // reserved for allocations while memory is enough; 
 /// (arming.cc) finds the hold: there the word `arms` is written before the blocks' words are read, with a fence between; here a
 /// block's word is changed before `arms` is read, both seq_cst. One of the two sees the other
 /// (tests/unit/arming_protocol_test.cc).
-bool arms() { return the_session.self->arms.load(std::memory_order_seq_cst) != 0; }
+bool arms() { return the_session.self->pager.arms.load(std::memory_order_seq_cst) != 0; }
 
 void make_short() {
   note_short();

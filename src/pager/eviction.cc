@@ -271,9 +271,9 @@ bool is_written_remotely(View view) {
   const int32_t self = state.session->self->pid.load(std::memory_order_relaxed);
   for (const Member& member : state.session->ledger->used_members()) {
     // seq_cst: the writer stores its target before it touches memory, we protect before we look; one of us sees the other.
-    if (member.remote_write_target.load(std::memory_order_seq_cst) == self && is_alive(member) &&
-        view.address < member.remote_write_end.load(std::memory_order_relaxed) &&
-        member.remote_write_begin.load(std::memory_order_relaxed) < view.address + view.bytes) {
+    if (member.remote_write.target.load(std::memory_order_seq_cst) == self && is_alive(member) &&
+        view.address < member.remote_write.end.load(std::memory_order_relaxed) &&
+        member.remote_write.begin.load(std::memory_order_relaxed) < view.address + view.bytes) {
       return true;
     }
   }

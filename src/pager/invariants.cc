@@ -66,8 +66,8 @@ bool check_invariants() {
       return false;
     }
   }
-  const int64_t reserved = state.session->self->reserved_bytes.load(std::memory_order_acquire);
-  const int64_t messages = state.session->self->message_bytes.load(std::memory_order_acquire);
+  const int64_t reserved = state.session->self->memory.reserved_bytes.load(std::memory_order_acquire);
+  const int64_t messages = state.session->self->memory.message_bytes.load(std::memory_order_acquire);
   if (here + state.other_bytes + messages != reserved || messages < 0) {
     base::log_warning(
         "invariant P1 is broken: %lld bytes are here, %lld outside the arena, and %lld in messages, but %lld are reserved",

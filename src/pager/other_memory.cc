@@ -3,14 +3,14 @@
 // reserved like blocks are: at each large allocation while memory is enough, and every second.
 //
 // Exactly is from /proc/self/smaps: private pages of all mappings but ours, and the proportional share of shared memory, but
-// for copies of messages, which direct/ has reserved when it made them (Member::message_bytes): they count once. Page tables
-// come from /proc/self/status: 2 MiB for each GiB that was ever mapped, of peers' memory, too. For smaps the kernel looks at
-// each page of ours, too: 20 ms for 512 MiB that are resident, while nobody's faults are served. So it is read as seldom as
-// that is a small part of the time, but each minute, and rather while the rank waits; in between, what has come to anonymous
-// memory since is from /proc/self/statm. At most half of a process's equal share of the budget is counted, so that tiny budgets
-// still leave room for blocks; what a process has beyond that is noted (Ledger::beyond_bytes), said, and part of the peak. If
-// all that the node has then exceeds the budget, memory is short, whichever rank has allocated what. Forked children's memory
-// is their parent's here (forked_memory.h).
+// for copies of messages, which direct/ has reserved when it made them (MemberMemory::message_bytes): they count once. Page
+// tables come from /proc/self/status: 2 MiB for each GiB that was ever mapped, of peers' memory, too. For smaps the kernel
+// looks at each page of ours, too: 20 ms for 512 MiB that are resident, while nobody's faults are served. So it is read as
+// seldom as that is a small part of the time, but each minute, and rather while the rank waits; in between, what has come to
+// anonymous memory since is from /proc/self/statm. At most half of a process's equal share of the budget is counted, so that
+// tiny budgets still leave room for blocks; what a process has beyond that is noted (Ledger::beyond_bytes), said, and part of
+// the peak. If all that the node has then exceeds the budget, memory is short, whichever rank has allocated what. Forked
+// children's memory is their parent's here (forked_memory.h).
 //
 // While memory is enough smaps is read only if memory that processes share, and that is not ours, has grown: statm tells the
 // rest.
@@ -71,7 +71,7 @@ int64_t not_reserved(int64_t message_bytes) {
   const auto in_use = static_cast<int64_t>(file.st_blocks) * 512;
   int64_t left = in_use;
   for (const node::Member& member : state.session->ledger->used_members()) {
-    left -= is_alive(member) ? member.message_bytes.load(std::memory_order_relaxed) : 0;
+    left -= is_alive(member) ? member.memory.message_bytes.load(std::memory_order_relaxed) : 0;
   }
   return left > 0 ? static_cast<int64_t>(static_cast<double>(message_bytes) * static_cast<double>(left) /
                                          static_cast<double>(in_use))
@@ -174,7 +174,7 @@ void count_as_other(int64_t wanted) {
   } else {
     node::release(*state.session->ledger, *state.session->self, -more);
   }
-  state.session->self->other_bytes.store(wanted, std::memory_order_relaxed);
+  state.session->self->memory.other_bytes.store(wanted, std::memory_order_relaxed);
   state.other_bytes = wanted;
 }
 

@@ -83,14 +83,14 @@ Status start_as_member() {
   state.partition = &detail::the_partition;
   node::Member& self = *the_session.self;
   trace::move_counters(self.counters);
-  self.engine.store(static_cast<uint32_t>(state.engine->kind()), std::memory_order_relaxed);
-  self.store.store(static_cast<uint32_t>(state.store->kind()), std::memory_order_relaxed);
-  self.store_direct.store(state.files.direct ? 1 : 0, std::memory_order_relaxed);
-  self.arena_descriptor.store(detail::the_partition.descriptor, std::memory_order_relaxed);
-  self.arena_bytes.store(detail::the_partition.limit.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  self.arena_inode.store(arena::inode_of(detail::the_partition.descriptor), std::memory_order_release);
-  self.table_descriptor.store(detail::the_partition.table_descriptor, std::memory_order_relaxed);
-  self.table_inode.store(arena::inode_of(detail::the_partition.table_descriptor), std::memory_order_release);
+  self.pager.engine.store(static_cast<uint32_t>(state.engine->kind()), std::memory_order_relaxed);
+  self.pager.store.store(static_cast<uint32_t>(state.store->kind()), std::memory_order_relaxed);
+  self.pager.store_direct.store(state.files.direct ? 1 : 0, std::memory_order_relaxed);
+  self.partition.descriptor.store(detail::the_partition.descriptor, std::memory_order_relaxed);
+  self.partition.bytes.store(detail::the_partition.limit.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  self.partition.inode.store(arena::inode_of(detail::the_partition.descriptor), std::memory_order_release);
+  self.partition.table_descriptor.store(detail::the_partition.table_descriptor, std::memory_order_relaxed);
+  self.partition.table_inode.store(arena::inode_of(detail::the_partition.table_descriptor), std::memory_order_release);
   const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
   state.may_touch_ahead = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   state.may_be_huge = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
@@ -150,7 +150,7 @@ bool give_addresses_up(uintptr_t from) {
     return false;
   }
   const uint64_t left = detail::the_partition.limit.load(std::memory_order_relaxed);
-  the_session.self->arena_bytes.store(left, std::memory_order_relaxed);
+  the_session.self->partition.bytes.store(left, std::memory_order_relaxed);
   if (left < static_cast<uint64_t>(the_session.ledger->budget) * 2) {
     base::log_warning(
         "a library of MPI's needs addresses that were meant for evictable memory: %llu MiB of it are left, and what "

@@ -150,13 +150,13 @@ void sample() {
   look_before_sample();
   const node::Member& self = *state.session->self;
   const auto counted = [](trace::Counter counter) { return static_cast<int64_t>(trace::counted(counter)); };
-  trace::record(
-      {now,
-       trace::EventKind::kSample,
-       static_cast<uint16_t>(self.run_state.load(std::memory_order_relaxed)),
-       static_cast<uint32_t>(self.rank.load(std::memory_order_relaxed) + 1),
-       {self.reserved_bytes.load(std::memory_order_relaxed), bytes_besides_blocks(self), counted(trace::Counter::kBytesRead),
-        counted(trace::Counter::kBytesWritten), counted(trace::Counter::kFaults), counted(trace::Counter::kStorageWaitNs)}});
+  trace::record({now,
+                 trace::EventKind::kSample,
+                 static_cast<uint16_t>(self.turns.run_state.load(std::memory_order_relaxed)),
+                 static_cast<uint32_t>(self.rank.load(std::memory_order_relaxed) + 1),
+                 {self.memory.reserved_bytes.load(std::memory_order_relaxed), bytes_besides_blocks(self),
+                  counted(trace::Counter::kBytesRead), counted(trace::Counter::kBytesWritten), counted(trace::Counter::kFaults),
+                  counted(trace::Counter::kStorageWaitNs)}});
   trace::write_recorded();
 }
 

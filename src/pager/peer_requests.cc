@@ -29,24 +29,24 @@ bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, uint64_t ahea
   const base::LockHolder lock(asking);
   node::Member& self = *session().self;
   const node::Member& peer = session().ledger->members[member];
-  self.bring_from.store(member, std::memory_order_relaxed);
-  self.bring_first.store(first, std::memory_order_relaxed);
-  self.bring_count.store(count, std::memory_order_relaxed);
-  self.bring_ahead.store(ahead, std::memory_order_relaxed);
-  self.bring_write.store(write ? 1 : 0, std::memory_order_relaxed);
-  self.bring_state.store(kAsked, std::memory_order_release);
+  self.bring.from.store(member, std::memory_order_relaxed);
+  self.bring.first.store(first, std::memory_order_relaxed);
+  self.bring.count.store(count, std::memory_order_relaxed);
+  self.bring.ahead.store(ahead, std::memory_order_relaxed);
+  self.bring.write.store(write ? 1 : 0, std::memory_order_relaxed);
+  self.bring.state.store(kAsked, std::memory_order_release);
   trace::count(trace::Counter::kPeersAskedForBlocks);
   const uint64_t started = base::monotonic_ns();
   node::ring(session(), member);
-  for (uint32_t now = kAsked; now != kDone; now = self.bring_state.load(std::memory_order_acquire)) {
-    base::futex_wait(&self.bring_state, now, kLookNs, true);
-    if (node::state_of(peer) != node::MemberState::kAlive && self.bring_state.load(std::memory_order_acquire) != kDone) {
-      self.bring_state.store(kFree,
+  for (uint32_t now = kAsked; now != kDone; now = self.bring.state.load(std::memory_order_acquire)) {
+    base::futex_wait(&self.bring.state, now, kLookNs, true);
+    if (node::state_of(peer) != node::MemberState::kAlive && self.bring.state.load(std::memory_order_acquire) != kDone) {
+      self.bring.state.store(kFree,
                              std::memory_order_relaxed);  // else the process that gets its place would take it for its own
       return false;
     }
   }
-  self.bring_state.store(kFree, std::memory_order_relaxed);
+  self.bring.state.store(kFree, std::memory_order_relaxed);
   trace::count(trace::Counter::kStorageWaitNs, base::monotonic_ns() - started);
   return true;
 }
@@ -55,21 +55,21 @@ void take_requests_of_peers() {
   node::Ledger& ledger = *state.session->ledger;
   for (int next = 0; node::Member & asker : ledger.used_members()) {
     const int index = next++;
-    if (asker.bring_state.load(std::memory_order_acquire) != kAsked ||
-        asker.bring_from.load(std::memory_order_relaxed) != state.session->index || under_way[index] != 0) {
+    if (asker.bring.state.load(std::memory_order_acquire) != kAsked ||
+        asker.bring.from.load(std::memory_order_relaxed) != state.session->index || under_way[index] != 0) {
       continue;
     }
-    asker.bring_state.store(kTaken, std::memory_order_relaxed);
+    asker.bring.state.store(kTaken, std::memory_order_relaxed);
     Request& request = requests[index];
     request.kind = RequestKind::kBring;
-    request.block = asker.bring_first.load(std::memory_order_relaxed);
-    request.count = asker.bring_count.load(std::memory_order_relaxed);
-    request.write = asker.bring_write.load(std::memory_order_relaxed) != 0;
+    request.block = asker.bring.first.load(std::memory_order_relaxed);
+    request.count = asker.bring.count.load(std::memory_order_relaxed);
+    request.write = asker.bring.write.load(std::memory_order_relaxed) != 0;
     request.started_ns = base::monotonic_ns();
     request.ended_ns = 0;
     under_way[index] = asker.pid.load(std::memory_order_relaxed);
     ++under_way_count;
-    if (const uint64_t ahead = asker.bring_ahead.load(std::memory_order_relaxed); ahead > 0) {
+    if (const uint64_t ahead = asker.bring.ahead.load(std::memory_order_relaxed); ahead > 0) {
       read_announced(request.block + request.count, ahead);
     }
     bring(request);
@@ -94,7 +94,7 @@ void answer_peers() {
       take_requests_of_peers();  // it has died, and another process has its place, which may have asked meanwhile
       continue;
     }
-    std::atomic<uint32_t>& word = asker.bring_state;
+    std::atomic<uint32_t>& word = asker.bring.state;
     // release: what was brought is there for the asker.
     word.store(kDone, std::memory_order_release);
     base::futex_wake(&word, 1, true);

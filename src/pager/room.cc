@@ -39,7 +39,7 @@ constexpr uint64_t kFewThatCanLeave = 6;         // blocks: an instruction may n
 constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
 
 bool is_computing(const Member& member) {
-  return member.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kRunning);
+  return member.turns.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kRunning);
 }
 
 struct Shares {
@@ -73,7 +73,7 @@ Shares count_shares(const node::Ledger& ledger) {
   return shares;
 }
 
-bool wants_all(const Member& member) { return member.wants_all.load(std::memory_order_relaxed) != 0; }
+bool wants_all(const Member& member) { return member.turns.wants_all.load(std::memory_order_relaxed) != 0; }
 
 /// How much `member` may refuse us. All that may be refused is no more than the budget for a rank that has less than its
 /// share, so it always finds one that has more.
@@ -97,20 +97,20 @@ int64_t excess_of(const Member& member, const Shares& shares) { return bytes_of_
 /// How long it will probably take until the member computes: the more, the longer. (Who waits for a slot has it soon, and the
 /// sooner the more of its memory is here.)
 uint64_t distance_of(const Member& member) {
-  if (member.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kBlocked)) {
-    return kFarthest + member.blocked_since_ns.load(std::memory_order_relaxed);
+  if (member.turns.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kBlocked)) {
+    return kFarthest + member.turns.blocked_since_ns.load(std::memory_order_relaxed);
   }
-  return kFarthest - 1 - static_cast<uint64_t>(member.reserved_bytes.load(std::memory_order_relaxed));
+  return kFarthest - 1 - static_cast<uint64_t>(member.memory.reserved_bytes.load(std::memory_order_relaxed));
 }
 
 bool has_refused(const Member& member, uint64_t since_ns) {
-  return member.refused_ns.load(std::memory_order_relaxed) > since_ns;
+  return member.memory.refused_ns.load(std::memory_order_relaxed) > since_ns;
 }
 
 /// Whether the member has not even taken what it was asked long ago: it is stopped, say. It is asked again once it has.
 bool is_silent(int index) {
   const bool is_asked_now = index == state.asked_member && base::monotonic_ns() - state.asked_at_ns < kAskPatienceNs;
-  return !is_asked_now && state.session->ledger->members[index].asked_by.has(state.session->index);
+  return !is_asked_now && state.session->ledger->members[index].memory.asked_by.has(state.session->index);
 }
 
 /// Which rank should give way: `excess` is how much it may be asked for. -1 if none but us.
@@ -164,21 +164,21 @@ void ask(int chosen, int64_t asked) {
   state.waits_for_others = true;
   state.asked_member = chosen;
   state.asked_at_ns = base::monotonic_ns();  // before it is rung: it may refuse at once
-  state.session->self->answered_by.remove(chosen);
-  if (member.asked_by.has(state.session->index)) {
+  state.session->self->memory.answered_by.remove(chosen);
+  if (member.memory.asked_by.has(state.session->index)) {
     return;  // it has not taken the last question yet: that one stands
   }
   trace::count(Counter::kRoomRequests);
-  int64_t most = member.asked_bytes.load(std::memory_order_relaxed);
-  while (most < asked && !member.asked_bytes.compare_exchange_weak(most, asked, std::memory_order_release)) {
+  int64_t most = member.memory.asked_bytes.load(std::memory_order_relaxed);
+  while (most < asked && !member.memory.asked_bytes.compare_exchange_weak(most, asked, std::memory_order_release)) {
   }
-  member.asked_by.add(state.session->index);
+  member.memory.asked_by.add(state.session->index);
   node::ring(*state.session, chosen);
 }
 
 /// What was given may be in another rank's use by now: a rank that needs more asks again.
 void note_answer() {
-  if (state.waits_for_others && state.session->self->answered_by.has(state.asked_member)) {
+  if (state.waits_for_others && state.session->self->memory.answered_by.has(state.asked_member)) {
     state.waits_for_others = false;
   }
 }
@@ -234,7 +234,7 @@ bool somebody_is_about_to_arm(const node::Ledger& ledger) {
     return false;
   }
   for (const Member& member : ledger.used_members()) {
-    if (is_alive(member) && member.armed.load(std::memory_order_acquire) == 0) {
+    if (is_alive(member) && member.pager.armed.load(std::memory_order_acquire) == 0) {
       return true;
     }
   }
@@ -314,7 +314,7 @@ void make_room(int64_t bytes, Urgency urgency) {
 
 void start_wanting_all() {
   if (!wants_all(*state.session->self)) {
-    state.session->self->wants_all.store(1, std::memory_order_relaxed);
+    state.session->self->turns.wants_all.store(1, std::memory_order_relaxed);
     trace::count(Counter::kWantsAll);
   }
 }
@@ -341,9 +341,10 @@ void forget_old_question() {
 void answer_requests_for_room() {
   Member& self = *state.session->self;
   for (int word = 0; word < node::kMaxMembers / 64; ++word) {
-    state.answered[word] |= self.asked_by.words[word].exchange(0, std::memory_order_acq_rel);
+    state.answered[word] |= self.memory.asked_by.words[word].exchange(0, std::memory_order_acq_rel);
   }
-  const int64_t asked = self.asked_bytes.exchange(0, std::memory_order_acq_rel);  // after the bits, which are set after it
+  const int64_t asked =
+      self.memory.asked_bytes.exchange(0, std::memory_order_acq_rel);  // after the bits, which are set after it
   if (!state.armed) {
     memset(state.answered, 0,
            sizeof state.answered);  // there will be, soon: a rank that is told that there is none asks again at once
@@ -359,7 +360,7 @@ void answer_requests_for_room() {
   // Part of it is no refusal if it has to be written: pages that were read alone are a transfer each, so more can follow.
   const bool more_can_follow = gone > 0 && state.leaving_bytes > 0;
   if (gone < wanted && takes_more && !more_can_follow) {
-    self.refused_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
+    self.memory.refused_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     trace::count(Counter::kRoomRequestsRefused);
   }
 }
@@ -373,7 +374,7 @@ void tell_of_room() {
   for (int word = 0; word < node::kMaxMembers / 64; ++word) {
     for (; state.answered[word] != 0; state.answered[word] &= state.answered[word] - 1) {
       const int index = word * 64 + __builtin_ctzll(state.answered[word]);
-      state.session->ledger->members[index].answered_by.add(state.session->index);
+      state.session->ledger->members[index].memory.answered_by.add(state.session->index);
       node::ring(*state.session, index);
     }
   }

@@ -323,7 +323,7 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   }
   if (can_transfer() && reserve(kPageBytes)) {
     start_page_read(block, page);
-    state.session->self->read_page_at_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
+    state.session->self->turns.read_page_at_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
     read_pages_ahead(block, page);
   }
   return false;

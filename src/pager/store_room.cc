@@ -243,7 +243,7 @@ void adopt_added_directories(StoreFiles& files) {
     if ((adopted & 1U << index) == 0 && added.ready.load(std::memory_order_acquire) != 0) {
       adopted |= 1U << index;
       add_store_file(files, added.path);
-      state.session->self->store_direct.store(files.direct ? 1 : 0, std::memory_order_relaxed);
+      state.session->self->pager.store_direct.store(files.direct ? 1 : 0, std::memory_order_relaxed);
     }
   }
 }
@@ -271,7 +271,7 @@ int place(StoreFiles& files, uint64_t stripe) {
 bool another_waits(const node::Ledger& ledger) {
   for (const node::Member& member : ledger.used_members()) {
     if (&member != state.session->self && is_alive(member) &&
-        member.waits_for_storage_room.load(std::memory_order_seq_cst) != 0) {
+        member.pager.waits_for_storage_room.load(std::memory_order_seq_cst) != 0) {
       return true;
     }
   }
@@ -291,7 +291,7 @@ void say_that_it_pauses(int error) {
 void tell_of_pause(int error) {
   node::Ledger& ledger = *state.session->ledger;
   pause.told = true;
-  state.session->self->waits_for_storage_room.store(1, std::memory_order_seq_cst);
+  state.session->self->pager.waits_for_storage_room.store(1, std::memory_order_seq_cst);
   if (ledger.told_of_full_storage.exchange(1, std::memory_order_seq_cst) == 0 || !another_waits(ledger)) {
     say_that_it_pauses(error);
   }
@@ -300,7 +300,7 @@ void tell_of_pause(int error) {
 /// The last one says that it has ended.
 void tell_of_end(bool has_room) {
   node::Ledger& ledger = *state.session->ledger;
-  state.session->self->waits_for_storage_room.store(0, std::memory_order_seq_cst);
+  state.session->self->pager.waits_for_storage_room.store(0, std::memory_order_seq_cst);
   if (!has_room || another_waits(ledger) || ledger.told_of_full_storage.exchange(0, std::memory_order_seq_cst) == 0) {
     return;
   }

@@ -206,12 +206,14 @@ void write_member(Output& out, const Member& member) {
             member.pid.load(std::memory_order_relaxed));
   write_string(out, member.executable);
   out.print(", \"end\": \"%s\", \"mpi\": \"%s\"", state_name(member), member.abi);
-  out.print(", \"engine\": \"%s\"",
-            base::choice_name("engine", static_cast<int>(member.engine.load(std::memory_order_relaxed)), word, sizeof word));
-  out.print(", \"store\": \"%s\"",
-            base::choice_name("store", static_cast<int>(member.store.load(std::memory_order_relaxed)), word, sizeof word));
-  out.print(", \"store_direct\": %s", member.store_direct.load(std::memory_order_relaxed) != 0 ? "true" : "false");
-  out.print(", \"armed\": %s", member.armed.load(std::memory_order_relaxed) != 0 ? "true" : "false");
+  out.print(
+      ", \"engine\": \"%s\"",
+      base::choice_name("engine", static_cast<int>(member.pager.engine.load(std::memory_order_relaxed)), word, sizeof word));
+  out.print(
+      ", \"store\": \"%s\"",
+      base::choice_name("store", static_cast<int>(member.pager.store.load(std::memory_order_relaxed)), word, sizeof word));
+  out.print(", \"store_direct\": %s", member.pager.store_direct.load(std::memory_order_relaxed) != 0 ? "true" : "false");
+  out.print(", \"armed\": %s", member.pager.armed.load(std::memory_order_relaxed) != 0 ? "true" : "false");
   out.print(", \"collectives\": \"%s\"",
             member.nonblocking_collectives.load(std::memory_order_relaxed) != 0 ? "nonblocking" : "blocking");
   for (int index = 0; index < trace::kCounterCount; ++index) {
@@ -387,7 +389,7 @@ void add_storage(Summary& out, const node::Ledger& ledger) {
   char engine[32] = "none";
   for (const Member& member : ledger.used_members()) {
     if (took_part(member)) {
-      base::choice_name("engine", static_cast<int>(member.engine.load(std::memory_order_relaxed)), engine, sizeof engine);
+      base::choice_name("engine", static_cast<int>(member.pager.engine.load(std::memory_order_relaxed)), engine, sizeof engine);
     }
   }
   const Size read = in_units(total(ledger, Counter::kBytesRead));

@@ -24,7 +24,7 @@ extern "C" __attribute__((visibility("default"))) int headroom_read_statistics(h
   statistics->short_of_memory = session.ledger->lacked_room_ns.load(std::memory_order_relaxed) != 0 ? 1 : 0;
   statistics->budget_bytes = static_cast<uint64_t>(budget);
   statistics->node_bytes = static_cast<uint64_t>(budget - free_bytes);
-  statistics->resident_bytes = static_cast<uint64_t>(session.self->reserved_bytes.load(std::memory_order_relaxed));
+  statistics->resident_bytes = static_cast<uint64_t>(session.self->memory.reserved_bytes.load(std::memory_order_relaxed));
   statistics->allocated_bytes = counted(Counter::kAllocatedBytes);
   statistics->read_bytes = counted(Counter::kBytesRead);
   statistics->written_bytes = counted(Counter::kBytesWritten);

@@ -31,8 +31,8 @@ uint64_t unknown_may_until_ns = 0;
 /// only says what it needs, so that the next one knows which is to give way.
 bool is_one_too_many() {
   const int64_t needed = pager::needed_in_turn();
-  if (needed > self().working_set_bytes.load(std::memory_order_relaxed)) {
-    self().working_set_bytes.store(needed, std::memory_order_relaxed);
+  if (needed > self().turns.working_set_bytes.load(std::memory_order_relaxed)) {
+    self().turns.working_set_bytes.store(needed, std::memory_order_relaxed);
   }
   return needed > 0 && !may_stay_beside_others();
 }
@@ -55,7 +55,7 @@ bool must_get_in_line(bool by_unknown, uint64_t now) {
     seen_wait.begin();
   }
   if (by_unknown) {
-    self().ready_since_ns.store(unknown_since_ns, std::memory_order_relaxed);
+    self().turns.ready_since_ns.store(unknown_since_ns, std::memory_order_relaxed);
   }
   if (!try_take_slot()) {
     since_ns = by_unknown ? unknown_since_ns : now;
@@ -128,7 +128,7 @@ bool goes_on(uint64_t now) {
   if (all_block && !unknown_threads_compute()) {
     // What was waited for came after all; whether and when the program goes on is decided in MPI.
     auto ready = static_cast<uint32_t>(node::RunState::kReady);
-    (void)self().run_state.compare_exchange_strong(ready, static_cast<uint32_t>(node::RunState::kBlocked));
+    (void)self().turns.run_state.compare_exchange_strong(ready, static_cast<uint32_t>(node::RunState::kBlocked));
     return true;
   }
   if (takes_slot_again(now)) {

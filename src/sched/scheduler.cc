@@ -54,22 +54,22 @@ void note_working_set() {
   if (!lock.try_lock()) {
     return;  // the pager's thread must not wait for somebody who may wait for it
   }
-  self().slots_wanted.store(busy_threads(), std::memory_order_relaxed);
+  self().turns.slots_wanted.store(busy_threads(), std::memory_order_relaxed);
   const pager::CameBack came_back = pager::came_back_in_turn();
   working_set.turn_ended(bytes_of_blocks(self()), came_back.all, came_back.left_again);
   const int64_t needed = pager::needed_in_turn();
-  self().working_set_bytes.store(std::max(needed, working_set.expected()), std::memory_order_relaxed);
-  self().wants_all.store(working_set.needs_all() ? 1 : 0, std::memory_order_relaxed);
+  self().turns.working_set_bytes.store(std::max(needed, working_set.expected()), std::memory_order_relaxed);
+  self().turns.wants_all.store(working_set.needs_all() ? 1 : 0, std::memory_order_relaxed);
   lock.unlock();
 }
 
 /// A turn that only passed a message on (a stage of a collective) does not count as one: the rank has blocked as long as
 /// before.
 void set_blocked() {
-  if (self().run_state.load(std::memory_order_relaxed) != static_cast<uint32_t>(RunState::kBlocked)) {
+  if (self().turns.run_state.load(std::memory_order_relaxed) != static_cast<uint32_t>(RunState::kBlocked)) {
     const uint64_t now = base::monotonic_ns();
     if (now - turn_began_ns.load(std::memory_order_relaxed) >= kShortTurnNs) {
-      self().blocked_since_ns.store(now, std::memory_order_relaxed);
+      self().turns.blocked_since_ns.store(now, std::memory_order_relaxed);
       note_working_set();
     }
     set_run_state(RunState::kBlocked);
@@ -138,7 +138,7 @@ bool look_whether_rank_waits(bool long_enough) {
     return false;  // another thread is about to go on, or has seen to it
   }
   const bool all_block = all_threads_block();
-  const bool is_blocked = self().run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(RunState::kBlocked);
+  const bool is_blocked = self().turns.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(RunState::kBlocked);
   const bool had_slot = has_slot();
   // While the turn is cut the slot is missing for another reason.
   const bool waits = !pager::is_turn_cut() &&

@@ -47,13 +47,15 @@ class Room {
   /// loses nothing by company. (Ranks that drive each other's memory out while both compute read it again and again.)
   [[nodiscard]] bool fits(const Member& candidate) const {
     const int64_t in_use = in_use_ - (is_alive(candidate) ? used_by(candidate) : 0);
-    const int64_t wanted = candidate.working_set_bytes.load(std::memory_order_relaxed);
+    const int64_t wanted = candidate.turns.working_set_bytes.load(std::memory_order_relaxed);
     return in_use <= 0 || wanted > bytes_ || in_use + wanted <= bytes_;
   }
 
  private:
   static int64_t used_by(const Member& member) {
-    return member.slots.load(std::memory_order_relaxed) != 0 ? member.working_set_bytes.load(std::memory_order_relaxed) : 0;
+    return member.turns.slots.load(std::memory_order_relaxed) != 0
+               ? member.turns.working_set_bytes.load(std::memory_order_relaxed)
+               : 0;
   }
   int64_t bytes_;
   int64_t in_use_ = 0;
@@ -68,10 +70,10 @@ uint32_t lent_slots() {
   const uint64_t now = base::monotonic_ns();
   uint32_t lent = 0;
   for (const Member& member : ledger().used_members()) {
-    const uint64_t at = member.read_page_at_ns.load(std::memory_order_relaxed);
-    if (is_alive(member) && member.wants_all.load(std::memory_order_relaxed) == 0 && at != 0 &&
+    const uint64_t at = member.turns.read_page_at_ns.load(std::memory_order_relaxed);
+    if (is_alive(member) && member.turns.wants_all.load(std::memory_order_relaxed) == 0 && at != 0 &&
         (at > now || now - at < kJumpsAboutNs)) {
-      lent += member.slots.load(std::memory_order_relaxed);
+      lent += member.turns.slots.load(std::memory_order_relaxed);
     }
   }
   return lent;
@@ -80,19 +82,19 @@ uint32_t lent_slots() {
 /// Could go on, has no slot, and has looked for one lately: a rank that does not is stopped (by a debugger, say), and nothing
 /// is kept for it. Its place in the line stays: when it looks again it has waited longest.
 bool is_ready(const Member& member, uint64_t now) {
-  return is_alive(member) && member.slots.load(std::memory_order_relaxed) == 0 &&
-         member.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady) &&
-         member.looked_at_ns.load(std::memory_order_relaxed) + kLooksWithinNs > now;
+  return is_alive(member) && member.turns.slots.load(std::memory_order_relaxed) == 0 &&
+         member.turns.run_state.load(std::memory_order_acquire) == static_cast<uint32_t>(RunState::kReady) &&
+         member.turns.looked_at_ns.load(std::memory_order_relaxed) + kLooksWithinNs > now;
 }
 
 /// Whether slots are kept free for a rank that has waited long, and longer than this one; and longer still if it would not
 /// fit beside those who compute.
 bool is_kept_for_another() {
   const uint64_t now = base::monotonic_ns();
-  const uint64_t own = self().ready_since_ns.load(std::memory_order_relaxed);
+  const uint64_t own = self().turns.ready_since_ns.load(std::memory_order_relaxed);
   const Room room;
   for (const Member& member : ledger().used_members()) {
-    const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
+    const uint64_t since = member.turns.ready_since_ns.load(std::memory_order_relaxed);
     if (&member == &self() || !is_ready(member, now) || since >= own || now < since + kOldFirstNs) {
       continue;
     }
@@ -117,7 +119,7 @@ int64_t bell_timeout_ns() {
 }
 
 uint32_t wanted_by(const Member& member) {
-  const uint32_t wanted = member.slots_wanted.load(std::memory_order_relaxed);
+  const uint32_t wanted = member.turns.slots_wanted.load(std::memory_order_relaxed);
   const uint32_t most = ledger().slots();
   return wanted == 0 ? 1 : std::min(wanted, most);
 }
@@ -134,8 +136,8 @@ Member* next_ready(uint32_t free) {
     if (!is_ready(member, now) || !room.fits(member)) {
       continue;
     }
-    const uint64_t since = member.ready_since_ns.load(std::memory_order_relaxed);
-    const int64_t resident = member.reserved_bytes.load(std::memory_order_relaxed);
+    const uint64_t since = member.turns.ready_since_ns.load(std::memory_order_relaxed);
+    const int64_t resident = member.memory.reserved_bytes.load(std::memory_order_relaxed);
     const bool old = now > since && now - since > kOldFirstNs;
     if (old ? since < oldest : (oldest == UINT64_MAX && resident > most && wanted_by(member) <= free)) {
       chosen = &member;
@@ -151,8 +153,8 @@ void ring_next() {
   const uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
   const uint32_t slots = ledger().slots();
   if (Member* member = next_ready(held < slots ? slots - held : 1); member != nullptr && member != &self()) {
-    member->slot_bell.fetch_add(1, std::memory_order_release);
-    base::futex_wake(&member->slot_bell, 1, true);
+    member->turns.slot_bell.fetch_add(1, std::memory_order_release);
+    base::futex_wake(&member->turns.slot_bell, 1, true);
   }
 }
 
@@ -187,7 +189,7 @@ bool try_take_slot() {
       }
       trace::count(Counter::kTurnsOfSeveralSlots, wanted > 1 ? 1 : 0);
       overdue = false;
-      self().slots.store(wanted, std::memory_order_release);
+      self().turns.slots.store(wanted, std::memory_order_release);
       return true;
     }
   }
@@ -207,15 +209,15 @@ bool try_take_overdue_slot(const SeenWait& wait) {
   note_most(ledger().most_held_slots, held);
   note_most(ledger().most_held_with_lent, held);
   overdue = true;
-  self().slots.store(wanted, std::memory_order_release);
+  self().turns.slots.store(wanted, std::memory_order_release);
   trace::count(Counter::kTurnsOverdue);
   return true;
 }
 
 void become_ready() {
   const uint64_t now = base::monotonic_ns();
-  self().ready_since_ns.store(now, std::memory_order_relaxed);
-  self().looked_at_ns.store(now, std::memory_order_relaxed);
+  self().turns.ready_since_ns.store(now, std::memory_order_relaxed);
+  self().turns.looked_at_ns.store(now, std::memory_order_relaxed);
   set_run_state(RunState::kReady);
 }
 
@@ -223,16 +225,16 @@ void SeenWait::look() {
   const uint64_t now = base::monotonic_ns();
   seen_ns_ += now - looked_ns_ < kMostBetweenLooksNs ? now - looked_ns_ : kMostBetweenLooksNs;
   looked_ns_ = now;
-  self().looked_at_ns.store(now, std::memory_order_relaxed);
+  self().turns.looked_at_ns.store(now, std::memory_order_relaxed);
 }
 
 void set_run_state(RunState state) {
-  self().run_state.store(static_cast<uint32_t>(state), std::memory_order_release);
+  self().turns.run_state.store(static_cast<uint32_t>(state), std::memory_order_release);
   record(state);
 }
 
 bool release_slot() {
-  const uint32_t held = self().slots.exchange(0, std::memory_order_acq_rel);
+  const uint32_t held = self().turns.slots.exchange(0, std::memory_order_acq_rel);
   if (held == 0) {
     return false;
   }
@@ -254,7 +256,7 @@ void wait_for_slot() {
   become_ready();
   for (;;) {
     // The bell is read before the slots are looked at: a ring in between makes the futex return at once.
-    const uint32_t bell = self().slot_bell.load(std::memory_order_acquire);
+    const uint32_t bell = self().turns.slot_bell.load(std::memory_order_acquire);
     if (mode() != Mode::kTurns) {
       return;  // there is room by now, and a slot would be kept by somebody who need not give it up
     }
@@ -262,7 +264,7 @@ void wait_for_slot() {
     if (try_take_slot() || try_take_overdue_slot(wait)) {
       break;
     }
-    base::futex_wait(&self().slot_bell, bell, bell_timeout_ns(), true);
+    base::futex_wait(&self().turns.slot_bell, bell, bell_timeout_ns(), true);
   }
   const uint64_t waited = base::monotonic_ns() - started;
   trace::count(Counter::kSlotWaitNs, waited);
@@ -288,7 +290,7 @@ bool somebody_is_ready() { return next_ready(UINT32_MAX) != nullptr; }
 bool somebody_waits_for(uint64_t ns) {
   const uint64_t now = base::monotonic_ns();
   for (const Member& member : ledger().used_members()) {
-    if (is_ready(member, now) && member.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
+    if (is_ready(member, now) && member.turns.ready_since_ns.load(std::memory_order_relaxed) + ns < now) {
       return true;
     }
   }

@@ -40,7 +40,7 @@ class SeenWait {
 inline node::Ledger& ledger() { return *pager::session().ledger; }
 inline node::Member& self() { return *pager::session().self; }
 
-inline bool has_slot() { return self().slots.load(std::memory_order_relaxed) != 0; }
+inline bool has_slot() { return self().turns.slots.load(std::memory_order_relaxed) != 0; }
 
 /// Says what this rank does now, to the others and in the trace.
 void set_run_state(node::RunState state);

@@ -60,7 +60,7 @@ void TracedWait::end() {
   this_mpi_thread_if_known()->waits_since_ns.store(0, std::memory_order_release);
   if (said_blocked) {
     said_blocked = false;
-    record(now, self().run_state.load(std::memory_order_relaxed));
+    record(now, self().turns.run_state.load(std::memory_order_relaxed));
   }
 }
 

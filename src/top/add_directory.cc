@@ -18,7 +18,7 @@ constexpr long kBetweenLooksNs = 100'000'000;
 int waiting(const Ledger& ledger) {
   int count = 0;
   for (const Member& member : ledger.used_members()) {
-    count += is_alive(member) && member.waits_for_storage_room.load(std::memory_order_seq_cst) != 0 ? 1 : 0;
+    count += is_alive(member) && member.pager.waits_for_storage_room.load(std::memory_order_seq_cst) != 0 ? 1 : 0;
   }
   return count;
 }

@@ -85,9 +85,9 @@ int print(const Ledger& ledger) {
         "\"allocated\": %llu, \"read\": "
         "%llu, \"written\": %llu, \"faults\": %llu, \"waited_ns\": %llu, \"messages\": %llu, \"message_bytes\": %llu}",
         member.rank.load(std::memory_order_relaxed), member.pid.load(std::memory_order_relaxed),
-        member.run_state.load(std::memory_order_relaxed),
-        member.waits_for_storage_room.load(std::memory_order_relaxed) != 0 ? "true" : "false",
-        static_cast<long long>(member.reserved_bytes.load(std::memory_order_relaxed)),
+        member.turns.run_state.load(std::memory_order_relaxed),
+        member.pager.waits_for_storage_room.load(std::memory_order_relaxed) != 0 ? "true" : "false",
+        static_cast<long long>(member.memory.reserved_bytes.load(std::memory_order_relaxed)),
         static_cast<long long>(bytes_besides_blocks(member)), counted(member, Counter::kAllocatedBytes),
         counted(member, Counter::kBytesRead), counted(member, Counter::kBytesWritten), counted(member, Counter::kFaults),
         counted(member, Counter::kStorageWaitNs), messages(member), message_bytes(member));

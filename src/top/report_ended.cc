@@ -56,9 +56,9 @@ void report_ended(Ledger& ledger, int process) {
         !member.state.compare_exchange_strong(word, node::in_state(word, end), std::memory_order_acq_rel)) {
       continue;
     }
-    node::release(ledger, member, member.reserved_bytes.load(std::memory_order_relaxed));
+    node::release(ledger, member, member.memory.reserved_bytes.load(std::memory_order_relaxed));
     node::note_beyond(ledger, member, 0);
-    ledger.held_slots.fetch_sub(member.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
+    ledger.held_slots.fetch_sub(member.turns.slots.exchange(0, std::memory_order_acq_rel), std::memory_order_acq_rel);
     const bool is_last =
         member.counted.exchange(0, std::memory_order_acq_rel) == 1 && ledger.alive.fetch_sub(1, std::memory_order_acq_rel) == 1;
     const uint32_t joined = ledger.joined.load(std::memory_order_acquire);

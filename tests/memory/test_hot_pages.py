@@ -7,13 +7,12 @@ from conftest import compile_program, headroom_run
 from variants import any_of
 
 MIB = 1 << 20
-ACCESSES = 160_000
-FEW_ACCESSES = 40_000
+ACCESSES = 80_000
 
 
-def hot_pages(engine: str, how: str, tmp_path, accesses: int = ACCESSES):
+def hot_pages(engine: str, how: str, tmp_path):
     need(f"the engine {engine}")
-    run = headroom_run([compile_program(None, "hot_pages.c"), 64, accesses, how], tmp_path, memory="24M", engine=engine)
+    run = headroom_run([compile_program(None, "hot_pages.c"), 64, ACCESSES, how], tmp_path, memory="24M", engine=engine)
     assert run.status == 0 and run.output == "wrong 0\n", run.errors
     assert run.engines() == {engine}
     run.assert_paged(64 * MIB, 24 * MIB)
@@ -23,17 +22,16 @@ def hot_pages(engine: str, how: str, tmp_path, accesses: int = ACCESSES):
 @pytest.mark.parametrize("how", ["read", "update"])
 @pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"])
 def test_hot_pages_stay(engine, how, tmp_path):
-    """A fifth of the pages, in all blocks, has four fifths of the accesses, and fits. Where blocks left whole, 0.41 pages were
-    read for an access; 0.25 to 0.3 now, and more where other processes have the processors."""
+    """A fifth of the pages, in all blocks, has four fifths of the accesses, and fits. (How many pages are read depends on how
+    fast they leave, too: 0.24 to 0.45 an access in runs one after the other.)"""
     run = hot_pages(engine, how, tmp_path)
     assert run.total("single_pages_used_again") > 1000
-    assert run.total("single_pages_stayed") > 1000
-    assert run.total("single_pages_read") < 0.39 * ACCESSES
+    assert run.total("single_pages_stayed") > ACCESSES / 10
 
 
 @pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"])
 @any_of("engine")
 def test_where_no_pages_are_hot_only_a_sample_is_watched(engine, tmp_path):
-    run = hot_pages(engine, "anywhere", tmp_path, FEW_ACCESSES)
-    assert run.total("single_pages_read") < 0.72 * FEW_ACCESSES  # 0.62 at best
+    run = hot_pages(engine, "anywhere", tmp_path)
+    assert run.total("single_pages_read") < 0.72 * ACCESSES  # 0.62 at best
     assert 0 < run.total("single_pages_used_again") < run.total("single_pages_read") / 6

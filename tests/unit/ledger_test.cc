@@ -76,7 +76,7 @@ TEST(Ledger, ClaimsOfWhoWasKilledInTheMiddleAreFound) {
   Member& second = alive(*ledger, 1);
   ASSERT_TRUE(reserve(*ledger, first, 10));
   ASSERT_TRUE(reserve(*ledger, second, 20));
-  second.slots.store(1);
+  second.turns.slots.store(1);
   ledger->held_slots.store(2);      // the other one took a slot and wrote down none
   ledger->free_bytes.fetch_sub(7);  // and memory
   LostClaims here;

@@ -18,7 +18,7 @@ constexpr int64_t kBudget = 192 << 20;
 int64_t other_bytes() {
   int64_t sum = 0;
   for (const node::Member& member : pager::session().ledger->used_members()) {
-    sum += is_alive(member) ? member.other_bytes.load() : 0;
+    sum += is_alive(member) ? member.memory.other_bytes.load() : 0;
   }
   return sum;
 }
@@ -30,10 +30,10 @@ void must(bool is_right, const char* what) {
   }
 }
 
-int64_t sum_over_ranks(std::atomic<int64_t> node::Member::* bytes) {
+int64_t sum_over_ranks(std::atomic<int64_t> node::MemberMemory::* bytes) {
   int64_t sum = 0;
   for (const node::Member& member : pager::session().ledger->used_members()) {
-    sum += is_alive(member) ? (member.*bytes).load() : 0;
+    sum += is_alive(member) ? (member.memory.*bytes).load() : 0;
   }
   return sum;
 }
@@ -44,7 +44,7 @@ bool is_node_right() {
   bool is_right = false;
   for (int look = 0; look < 100 && !is_right; ++look) {
     usleep(look > 0 ? 5000 : 0);
-    is_right = ledger.free_bytes.load() == ledger.budget - sum_over_ranks(&node::Member::reserved_bytes);
+    is_right = ledger.free_bytes.load() == ledger.budget - sum_over_ranks(&node::MemberMemory::reserved_bytes);
   }
   return is_right;
 }
@@ -54,7 +54,7 @@ void check_account(Rank& rank, int64_t messages) {
   rank.meet();
   must(test::invariants_hold(), "a rank's account");
   must(is_node_right(), "the node's account");
-  must(sum_over_ranks(&node::Member::message_bytes) == messages, "what messages have");
+  must(sum_over_ranks(&node::MemberMemory::message_bytes) == messages, "what messages have");
   rank.meet();
 }
 
@@ -103,7 +103,7 @@ TEST_F(MessageAccount, ACopyCountsOnceWhenMemoryBecomesShort) {
       Rank::wait_until([&] { return receiving.complete.load(); });
       must(receiving.bytes == kMessage && array[kMessage - 1] == 7, "content");
     }
-    Rank::wait_until([&] { return pager::session().ledger->members[rank.member(0)].message_bytes.load() == 0; });
+    Rank::wait_until([&] { return pager::session().ledger->members[rank.member(0)].memory.message_bytes.load() == 0; });
     check_account(rank, 0);
     wait_for_measurement();
     check_account(rank, 0);

@@ -510,7 +510,7 @@ TEST(Pager, ContentSurvivesWithTheThreadStore) {
   uint64_t* array = start_with_array("auto", "threads");
   fill(array, 2);
   EXPECT_EQ(count_wrong(array, 2), 0U);
-  EXPECT_EQ(static_cast<base::StoreChoice>(session().self->store.load()), base::StoreChoice::kThreads);
+  EXPECT_EQ(static_cast<base::StoreChoice>(session().self->pager.store.load()), base::StoreChoice::kThreads);
 }
 
 TEST(Pager, NothingIsWatchedWhileMemoryIsEnough) {

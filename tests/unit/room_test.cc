@@ -33,9 +33,9 @@ class OtherRank {
     node::note_used_places(*session().ledger, kOther + 1);
     member_.pid.store(getpid());
     member_.rank.store(kOther);
-    member_.reserved_bytes.store(20 << 20);
-    member_.run_state.store(static_cast<uint32_t>(node::RunState::kBlocked));
-    member_.blocked_since_ns.store(now_ns());
+    member_.memory.reserved_bytes.store(20 << 20);
+    member_.turns.run_state.store(static_cast<uint32_t>(node::RunState::kBlocked));
+    member_.turns.blocked_since_ns.store(now_ns());
     session().ledger->alive.fetch_add(1);
     member_.state.store(static_cast<uint32_t>(node::MemberState::kAlive), std::memory_order_release);
     if (!is_stopped) {
@@ -60,19 +60,19 @@ class OtherRank {
  private:
   void answer() {
     while (!ends_.load()) {
-      if (!member_.asked_by.has(session().index)) {
+      if (!member_.memory.asked_by.has(session().index)) {
         std::this_thread::yield();
         continue;
       }
-      EXPECT_EQ(member_.asked_by.words[0].exchange(0), uint64_t{1} << session().index);
-      EXPECT_GT(member_.asked_bytes.exchange(0), 0);
+      EXPECT_EQ(member_.memory.asked_by.words[0].exchange(0), uint64_t{1} << session().index);
+      EXPECT_GT(member_.memory.asked_bytes.exchange(0), 0);
       const int asked = in_a_row_.fetch_add(1) + 1;
       most_in_a_row_.store(std::max(most_in_a_row_.load(), asked));
       if (asked >= kMany) {
-        member_.refused_ns.store(now_ns());
+        member_.memory.refused_ns.store(now_ns());
       }
-      session().self->answered_by.add(kOther);
-      session().self->answered_by.add(kThird);  // late, to an older question: it must not hide the answer
+      session().self->memory.answered_by.add(kOther);
+      session().self->memory.answered_by.add(kThird);  // late, to an older question: it must not hide the answer
       node::ring(session(), session().index);
     }
   }
@@ -100,7 +100,7 @@ TEST(Room, WhoAsksOneThatIsStoppedHelpsHimself) {
   {
     const OtherRank other(true);
     for (uint64_t index = 0; index < kArray / 8; index += arena::kBlockBytes / 8 * 16) {
-      session().self->answered_by.add(kOther);  // long ago, to another question
+      session().self->memory.answered_by.add(kOther);  // long ago, to another question
       EXPECT_EQ(array[index], index + 1);
     }
   }

@@ -233,14 +233,14 @@ TEST_F(SessionOfOne, WhoTakesThePlaceOfOneThatHasLeftIsNotTakenForIt) {
       }
       member.state.store(in_state(member.state.load() + kOneUse, MemberState::kJoining));
       member.pid.store(getpid());
-      member.reserved_bytes.store(4096);
+      member.memory.reserved_bytes.store(4096);
       member.state.store(in_state(member.state.load(), MemberState::kAlive));
     });
     watched_ended(session);
     newcomer.join();
     ASSERT_EQ(state_of(member), MemberState::kAlive) << "in round " << round;
-    ASSERT_EQ(member.reserved_bytes.load(), 4096);
-    member.reserved_bytes.store(0);
+    ASSERT_EQ(member.memory.reserved_bytes.load(), 4096);
+    member.memory.reserved_bytes.store(0);
   }
 }
 

@@ -28,8 +28,8 @@ class Windows : public Endpoints {
     pager::session() = sessions[0];
     table = memfd_create("blocks", 0);
     ASSERT_EQ(0, ftruncate(table, arena::kPageBytes));
-    ledger->members[0].table_descriptor.store(table);
-    ledger->members[0].table_inode.store(arena::inode_of(table));
+    ledger->members[0].partition.table_descriptor.store(table);
+    ledger->members[0].partition.table_inode.store(arena::inode_of(table));
     for (WindowPart& part : parts) {
       part = make_window_part(*ends[0], nullptr, 0, 1, kRanks);
       ASSERT_TRUE(open_window_part(part));
