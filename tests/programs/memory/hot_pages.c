@@ -28,7 +28,9 @@ int main(int argc, char** argv) {
     const uint64_t page = hot ? draw() % (pages / HOT) * HOT : draw() % pages,
                    i = page * WORDS_OF_PAGE + draw() % WORDS_OF_PAGE;
     wrong += array[i] % 31 != i * 31 % 31;
-    array[i] += updates ? 31 : 0;
+    if (updates) {
+      array[i] += 31;
+    }
   }
   for (uint64_t i = 0; i < words; ++i) {
     wrong += array[i] % 31 != i * 31 % 31;
