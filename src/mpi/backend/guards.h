@@ -12,6 +12,7 @@ namespace headroom::mpi {
 // A variable of each thread's in the preloaded library, at the same distance from every thread's pointer.
 inline intptr_t depth_offset = 0;
 
+/// How many calls of the library this thread is in.
 inline int& library_depth() { return *reinterpret_cast<int*>(static_cast<char*>(__builtin_thread_pointer()) + depth_offset); }
 
 /// Locks only where several threads may call MPI at once: an atomic operation waits until what was written before has reached

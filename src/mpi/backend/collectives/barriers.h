@@ -49,6 +49,7 @@ void wait_and_decide_on_tally(Exchange& exchange, Communicator& communicator);
 /// Whether short collectives on it go by a tally; the first of them finds out.
 bool has_tally(Exchange& exchange, Communicator& communicator);
 
+/// Arrives at the tally, which the communicator has, and waits until all of its ranks have.
 void wait_at_tally(Communicator& communicator);
 
 /// A nonblocking barrier is of messages from everybody to everybody: nobody has to pass anything on while it computes.

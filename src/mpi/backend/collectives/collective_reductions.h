@@ -19,6 +19,8 @@ namespace headroom::mpi {
 
 class Waits;
 
+/// These serve a blocking call of that name; false: it is the library's, and nothing has been done. `error`: as MPI returns it,
+/// raised.
 bool direct_Allreduce(Waits&& ending, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                       MPI_Comm comm, int& error);
 

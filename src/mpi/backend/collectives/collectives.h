@@ -65,6 +65,7 @@ inline Datatype* reduced_type(const void* buffer, MPI_Count count, MPI_Datatype 
   return count == 0 ? datatype_of(datatype) : operand_type(buffer, count, datatype);
 }
 
+/// Where the element with that index lies.
 inline char* element(const void* buffer, int64_t index, const Datatype& datatype) {
   return static_cast<char*>(const_cast<void*>(buffer)) + index * datatype.extent;
 }
@@ -83,6 +84,7 @@ struct TreePlace {
   [[nodiscard]] int in_communicator(int place) const { return (place + root) % size; }
 };
 
+/// This rank's place in the tree of `root`.
 inline TreePlace place_in_tree(const Communicator& communicator, int root) {
   return {(communicator.rank - root + communicator.size) % communicator.size, communicator.size, root};
 }
@@ -91,6 +93,7 @@ inline TreePlace place_in_tree(const Communicator& communicator, int root) {
 /// fifth on it reduces in another order. Before it is to reduce, it gets to see as many as it would have without Headroom.
 constexpr uint32_t kMostShown = 8;  // in all: it does not count further than a few
 
+/// Makes up to kMostShown of them, of the library's, on all ranks of `comm`.
 [[gnu::noinline]] void show_what_is_unseen(MPI_Comm comm, Unseen& unseen, Unseen Communicator::* which);
 
 /// Whether the library will reduce, and does not refuse the arguments at once: then the others may not have called it.
@@ -99,6 +102,7 @@ inline bool may_be_reduced(const void* sendbuf, const void* recvbuf, MPI_Count c
          operand_type(sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, count, datatype) != nullptr;
 }
 
+/// The same, if the library counts and has not seen them all.
 inline void show_unseen(Communicator& communicator, MPI_Comm comm, Unseen Communicator::* which) {
   Unseen& unseen = communicator.*which;
   if (library_counts && unseen.calls != 0 && unseen.shown < kMostShown) {

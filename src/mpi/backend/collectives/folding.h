@@ -91,6 +91,7 @@ bool is_reduced_directly(const void* sendbuf, void* recvbuf, MPI_Count count, MP
 /// The result fills its place whole: what storage has of that is not read first, unless this rank's operand lies there, too.
 void expect_result(const char* own, uint64_t own_bytes, char* result, uint64_t bytes);
 
+/// The same of a reduction whose result has the operands' length.
 void expect_result(const Reduction& reduction);
 
 /// The same of one that the library does, if it will not refuse it. (Between groups a root is another group's.)

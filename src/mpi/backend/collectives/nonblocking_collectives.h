@@ -107,6 +107,7 @@ class Starts {
   StartedCollective* started_ = nullptr;
 };
 
+/// As those of collective_reductions.h, of calls that do not wait.
 bool direct_Allreduce(Starts&& ending, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                       MPI_Comm comm, int& error);
 

@@ -15,7 +15,10 @@ namespace headroom::mpi {
 extern bool nonblocking_form;  // agreed at MPI_Init, alike on all ranks
 extern int form_key;
 
+/// Polls until the collective is over; MPI's error.
 int finish_collective(MPI_Request& request);
+
+/// Whether a blocking collective on `comm` is to be polled; alike on all of its ranks.
 bool takes_nonblocking_form(MPI_Comm comm);
 
 }  // namespace headroom::mpi

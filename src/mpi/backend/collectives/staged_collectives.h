@@ -28,7 +28,10 @@ int number_nodes(MPI_Comm comm, int size, int* node_of_rank, int* leaders);
 /// Before MPI_Finalize, while communicators can still be freed.
 void drop_all_leaders();
 
+/// Gives back what a communicator has for its stages; nullptr: nothing.
 void free_stages(Stages* stages);
+
+/// These return MPI's error, raised.
 int barrier_in_stages(Communicator& communicator, MPI_Comm comm);
 
 int broadcast_in_stages(Communicator& communicator, void* buffer, int count, MPI_Datatype datatype, const Datatype& known,

@@ -72,12 +72,14 @@ struct FileMessages {
 /// The other ranks would wait for what this one cannot send or receive.
 void check_transfer(int error);
 
+/// Begins a send, or a receive, in a slot that is free. For collio/messages.h.
 void send_of_file(void* context, int slot, int rank, int tag, const void* from, int64_t bytes);
 void receive_of_file(void* context, int slot, int rank, int tag, void* into, int64_t bytes);
 
 /// Looks which of the library's are over.
 void look_at_library(FileMessages& messages);
 
+/// Whether what was begun in the slot is over; `bytes`, if not nullptr: what came.
 bool is_file_transfer_done(void* context, int slot, int64_t* bytes);
 
 /// While one lives, this thread is in a collective call on a file.

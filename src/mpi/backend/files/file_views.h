@@ -22,18 +22,23 @@ namespace headroom::mpi {
 
 struct IoFile;
 
+/// Frees a copy of a datatype, unless it is predefined or none; it is none then.
 void drop_copy(MPI_Datatype& copy);
+
+/// Frees the copies that stand for the view. The library has it, or the file is closed.
 void drop_withheld_view(IoFile& file);
 
 /// Gives the library the view that was withheld from it. All ranks of the file call it, and have the same to give. Returns
 /// MPI's error, on all of them if there was one: then it stays withheld, and what the library has of it is not used.
 int give_view(IoFile& file);
 
+/// The same by handle; of a file that is not ours nothing is done.
 int give_view_of(MPI_File handle);
 
 /// Whether a call by the shared position must be refused; then the program has been told.
 bool refuses_shared(MPI_File handle, MPI_Status* status);
 
+/// The same of a call that does not wait: `request` becomes none.
 bool refuses_shared(MPI_File handle, MPI_Request* request);
 
 }  // namespace headroom::mpi

@@ -73,6 +73,7 @@ struct IoFile {
 
 extern base::FutexLock io_files_lock;
 
+/// What is known of a file; nullptr: its calls are the library's. Any thread may ask.
 IoFile* file_of(MPI_File handle);
 
 /// What each rank says of a file when it is opened.
@@ -88,6 +89,7 @@ struct FileCard {
   int64_t by_library;  // =library, or another reason not to use the system's calls
 };
 
+/// Whether this rank is its node's aggregator.
 bool aggregates(const IoFile& file);
 
 }  // namespace headroom::mpi

@@ -15,6 +15,7 @@
 
 namespace headroom::mpi {
 
+/// The end of a look at what is direct alone: MPI_SUCCESS, after what a program that polls owes to others.
 inline int after_direct_poll(bool found) {
   if (found) {
     share_success();
@@ -38,6 +39,7 @@ inline bool has_direct(int count, const MPI_Request requests[]) {
 /// `seen` says that it was seen to be complete.
 Look look_at(MPI_Request* handle, MPI_Status* status, int& error, MPI_Comm& comm, bool seen);
 
+/// The status with that index, where the program wants any.
 inline MPI_Status* status_at(MPI_Status statuses[], int index) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[index];
 }

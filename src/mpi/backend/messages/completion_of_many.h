@@ -8,6 +8,7 @@
 
 namespace headroom::mpi {
 
+/// Whether a call about several requests looks at it; of the library's every one but MPI_REQUEST_NULL.
 bool is_active_request(MPI_Request handle);
 
 /// After a look for any: nothing was found so, nor is anything waited for.

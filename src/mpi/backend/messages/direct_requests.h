@@ -111,6 +111,7 @@ extern uint32_t requests_on[kCacheEntries];
 
 static_assert(kCacheEntries - 1 <= UINT8_MAX);
 
+/// The request of ours that the handle stands for; nullptr: it is the library's.
 inline DirectRequest* direct_request_of(MPI_Request handle) {
   if (handle_table == nullptr || handle == MPI_REQUEST_NULL) {
     return nullptr;
@@ -151,6 +152,7 @@ inline DirectRequest* take_request(MPI_Comm comm) {
   return request;
 }
 
+/// Gives back a request that is over; its handle is used again.
 void recycle(DirectRequest* request);
 
 }  // namespace headroom::mpi

@@ -42,6 +42,7 @@ inline void share_success() {
 /// its error; MPI_COMM_NULL if the library has done that.
 int end_request(DirectRequest& request, MPI_Request* handle, MPI_Status* status, MPI_Comm& comm);
 
+/// Goes on with what is under way, and ends requests that the program has freed.
 void make_progress();
 
 }  // namespace headroom::mpi

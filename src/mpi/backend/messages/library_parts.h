@@ -59,6 +59,7 @@ void look_at_library(DirectRequest& request);
 /// Whether the library's request is over, and not by a token.
 bool library_is_done(DirectRequest& request);
 
+/// The receive waits in the library no more.
 void leave_both_ways(DirectRequest& request);
 
 /// A receive of the library's; in the large-count form where it is needed.
@@ -70,6 +71,7 @@ int make_library_receive(const Arguments& what, MPI_Request* handle);
 /// What the library says of a receive's arguments; nothing is received.
 int judge_receive(const Arguments& what);
 
+/// Begins a receive that may be from this node or another; MPI's error.
 int start_receive_from_anywhere(DirectRequest& request, const Route& route, const Arguments& what);
 
 /// Whether a receive that waits on both ways has got its message from the library.
@@ -78,6 +80,7 @@ bool library_took(DirectRequest& request);
 /// The end of the library's request says whether that was in time.
 void cancel_library_part(DirectRequest& request);
 
+/// MPI_Cancel of a receive, on whichever way it waits.
 void cancel_receive(DirectRequest& request);
 
 /// Ends a part that was begun, since the call's other part could not be.

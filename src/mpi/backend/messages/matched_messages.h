@@ -8,6 +8,7 @@
 
 namespace headroom::mpi {
 
+/// Whether a message of `comm` was taken out by MPI_Mprobe and not received yet.
 bool is_any_message_taken_out_on(MPI_Comm comm);
 
 /// `comm` is freed (messages/freed_communicators.h).

@@ -51,6 +51,7 @@ enum class Look {
   kDone
 };
 
+/// Of a call that sets a flag.
 inline Look look_by(int flag) { return flag != 0 ? Look::kDone : Look::kPending; }
 
 /// Polls the library by `look(entry, error)`. The library makes progress for itself alone, and what the program looks for

@@ -44,6 +44,7 @@ inline bool is_ours(const Communicator& communicator, int rank) {
   return communicator.members[rank] >= 0 || communicator.between;
 }
 
+/// The way of a send: `communicator` is nullptr where it is the library's.
 [[gnu::always_inline]] inline Route route_of_send(const void* buffer, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                                                   MPI_Comm comm) {
   const Route route = tag >= 0 && dest >= 0 ? route_of(buffer, count, datatype, tag, comm) : Route{nullptr, nullptr};
@@ -51,6 +52,7 @@ inline bool is_ours(const Communicator& communicator, int rank) {
   return ours ? route : Route{nullptr, nullptr};
 }
 
+/// The same of a receive.
 [[gnu::always_inline]] inline Route route_of_receive(const void* buffer, MPI_Count count, MPI_Datatype datatype, int source,
                                                      int tag, MPI_Comm comm) {
   const bool possible = (tag >= 0 || tag == MPI_ANY_TAG) && (source >= 0 || source == MPI_ANY_SOURCE);
@@ -98,6 +100,7 @@ class Passing {
   MPI_Count size_ = -1;
 };
 
+/// MPI's words in the layer's.
 inline direct::Envelope envelope_of(const Communicator& communicator, int source, int tag) {
   return {communicator.context, source == MPI_ANY_SOURCE ? direct::kAny : source, tag == MPI_ANY_TAG ? direct::kAny : tag};
 }

@@ -21,6 +21,7 @@ int start_send(DirectRequest& request, const Route& route, const Arguments& what
 /// Puts a request that nobody will ask about among those that are looked after.
 void leave_request(DirectRequest* request);
 
+/// Frees the copy that was sent from, if there is one.
 void drop_copy(DirectRequest& request);
 
 /// Begins a standard send of a copy of what is to be sent, so that the program may write to its own at once. The memory is the
@@ -30,6 +31,7 @@ int start_send_of_copy(DirectRequest& request, const Route& route, const Argumen
 /// Fills in where a receive puts its message.
 int prepare_receive(DirectRequest& request, Datatype& datatype, const Arguments& what);
 
+/// Begins a receive; MPI's error.
 int start_receive(DirectRequest& request, const Route& route, const Arguments& what);
 
 }  // namespace headroom::mpi

@@ -77,6 +77,7 @@ constexpr int kCacheEntries = 256;
 
 extern std::atomic<Communicator*> communicator_cache[kCacheEntries];
 
+/// A number for a handle, different for handles that a program uses at the same time, mostly.
 template <typename Handle>
 uint64_t number_of(Handle handle) {
   if constexpr (std::is_pointer_v<Handle>) {
@@ -87,7 +88,10 @@ uint64_t number_of(Handle handle) {
   }
 }
 
+/// A hash of both, in this order.
 uint64_t mix(uint64_t one, uint64_t other);
+
+/// A user fewer: the last one gives back what the communicator has.
 void let_go_of_tally(const Communicator& communicator);
 void let_go_of(Communicator* communicator);
 /// Deletes the attribute that communicator_key stands for.
@@ -96,6 +100,7 @@ int forget_communicator(MPI_Comm comm, int keyval, void* value, void* state);
 /// Notes a communicator whose messages are direct; all of its ranks know it by `context`.
 void know_communicator(MPI_Comm comm, uint64_t context);
 
+/// As communicator_of(), past the cache.
 Communicator* look_up_communicator(MPI_Comm comm);
 
 /// What is known of `comm`; never nullptr.

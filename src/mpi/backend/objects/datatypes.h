@@ -31,6 +31,7 @@ constexpr int kDatatypeCache = 64;
 
 extern std::atomic<Datatype*> datatype_cache[kDatatypeCache];
 
+/// In MPI_Init: makes the attribute that what is known hangs on.
 void begin_datatypes();
 
 /// A builder that gives its memory back.
@@ -46,8 +47,11 @@ struct FilePattern : collio::Pattern {
   FilePattern& operator=(const FilePattern&) = delete;
 };
 
+/// As new.
 void make_empty(Builder& builder);
 void make_empty(FilePattern& pattern);
+
+/// Adds bytes that lie one after the other.
 void add_run(Builder& into, int64_t offset, uint64_t bytes);
 void add_run(FilePattern& into, int64_t offset, uint64_t bytes);
 
@@ -60,6 +64,7 @@ void add_elements(FilePattern& into, const FilePattern& element, int64_t offset,
 template <typename Into>
 bool flatten(MPI_Datatype datatype, Into& into);
 
+/// In bytes, as MPI_Type_get_extent.
 int64_t extent_of(MPI_Datatype datatype);
 
 /// A committed copy of a datatype: a part of another one need not be committed. Not by MPI_Type_dup, which would call the copy
@@ -141,6 +146,7 @@ struct Form {
 /// False if `datatype` is none.
 bool form_of(MPI_Datatype datatype, Form& form);
 
+/// Whether it is MPI's own, and must not be freed.
 bool is_predefined(const Form& form);
 
 /// The arguments that a datatype was made with, those of constructors with large counts as those of the others.
@@ -338,6 +344,7 @@ bool flatten(MPI_Datatype datatype, Into& into) {
   return contents.known && flatten_contents(contents, into);
 }
 
+/// As datatype_of(), past the cache.
 Datatype* look_up_datatype(MPI_Datatype handle);
 
 /// What was found out lately of a datatype, or nullptr.

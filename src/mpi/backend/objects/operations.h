@@ -35,6 +35,7 @@ enum class Order : uint8_t {
 /// MPI_CHAR is no number for MPI, but is one for both libraries.
 Elements elements_of(MPI_Datatype datatype);
 
+/// Which predefined operation it is; those of the program are none.
 Operation operation_of(MPI_Op op);
 
 /// MPI 4.1, sections 6.9.2 and 6.9.4; for predefined operations.
@@ -54,6 +55,7 @@ inline Order order_on(Communicator& communicator, MPI_Op op, MPI_Datatype dataty
   return communicator.last_order;
 }
 
+/// Whether it is one of MPI_MINLOC's and MPI_MAXLOC's.
 bool is_pair(MPI_Datatype datatype);
 
 /// Integers: not even a NaN may differ.

@@ -9,6 +9,7 @@ namespace headroom::mpi {
 
 struct Window;
 
+/// Each serves the call of its name on a direct window, and returns MPI's error, raised.
 int direct_Put(Window& window, const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
                MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype);
 

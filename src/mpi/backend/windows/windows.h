@@ -47,6 +47,7 @@ constexpr uint8_t kStarted = 4;
 extern std::atomic<Window*> windows;
 extern std::atomic<Window*> window_cache[kCacheEntries];
 
+/// As window_of(), past the cache; nullptr: it is the library's.
 Window* look_up_window(MPI_Win win);
 
 /// The window, if it is direct.
@@ -61,8 +62,13 @@ inline Window* window_of(MPI_Win win) {
   return look_up_window(win);
 }
 
+/// Calls the window's error handler; returns the error.
 int raise_window_error(const Window& window, int error);
+
+/// A barrier of the window's ranks.
 void wait_for_all(Window& window);
+
+/// MPI_Win_get_attr, which for a direct window's base, size and unit has its own answer.
 int direct_Win_get_attr(Window& window, int win_keyval, void* attribute_val, int* flag);
 
 }  // namespace headroom::mpi
