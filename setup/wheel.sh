@@ -57,7 +57,7 @@ rm -rf "$place/build" "$place/dist" build/dist # nothing of another configuratio
 "$place/tools/bin/pip" wheel -q --no-build-isolation --no-deps --config-settings=build-dir="$place/build" -w "$place/dist" . >"$place/wheel.log" 2>&1 ||
   { cat "$place/wheel.log"; exit 1; }
 # zig's own C functions, slow and silent ones, come in where something is wanted that the C library does not have.
-for library in headroom headroom_mpich headroom_openmpi; do
+for library in headroom headroom_mpich headroom_openmpi headroom_standard; do
   if nm "$place/build/lib$library.so" | grep -E ' t (memcpy|strlen)$' >/dev/null; then
     echo "zig's compiler_rt is linked into lib$library.so"
     exit 1

@@ -22,8 +22,8 @@ def hot_pages(engine: str, how: str, tmp_path):
 @pytest.mark.parametrize("how", ["read", "update"])
 @pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"])
 def test_hot_pages_stay(engine, how, tmp_path):
-    """A fifth of the pages, in all blocks, has four fifths of the accesses, and fits. (How many pages are read depends on how
-    fast they leave, too: 0.24 to 0.45 an access in runs one after the other.)"""
+    """A fifth of the pages, in all blocks, has four fifths of the accesses, and fits. How many pages are read depends on how
+    fast others leave, too; that pages stayed does not: without what is tested none is counted."""
     run = hot_pages(engine, how, tmp_path)
     assert run.total("single_pages_used_again") > 1000
     assert run.total("single_pages_stayed") > ACCESSES / 10
