@@ -160,9 +160,6 @@ IoFunctions io_functions() {
   };
   functions.say_no_shared = [] { say_refused("it goes by the position that ranks share"); };
   functions.say_not_alone = [] { say_refused("its datatype is too large and strange to be taken apart"); };
-  functions.say_no_memory = [] {
-    base::log_error("no memory for a collective call on a file, whose other ranks would wait: the job ends");
-  };
   functions.say_not_posix = [](const char* path, IoPassedFor why) {
     const char* const reason = why == IoPassedFor::kCommunicator ? "its communicator's messages are the MPI library's"
                                : why == IoPassedFor::kAsked      ? "--collective-io is off"

@@ -62,7 +62,6 @@ struct IoFunctions {
   void (*count_alone)(int64_t bytes);                        // a call of one rank, on such a file
   void (*say_no_shared)();                                   // calls by the shared position are refused there
   void (*say_not_alone)();                                   // and those whose datatypes cannot be taken apart
-  void (*say_no_memory)();                                   // before the job is ended for that
   void (*say_not_posix)(const char* path, IoPassedFor why);  // although a hint demands it
 };
 IoFunctions io_functions();

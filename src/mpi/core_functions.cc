@@ -234,6 +234,25 @@ void after_init(int rank, int size, const char* abi, bool spins) {
   heap::begin_with_smaller_ones();
 }
 
+/// What the program's MPI_Abort does before the library's.
+void report_before_abort() {
+  if (before_abort != nullptr) {
+    before_abort();
+  }
+}
+
+/// Says why Headroom ends the job. `by_messages`: perhaps since a rank has ended whose supervisor has not said so yet.
+/// Launchers end all processes when one ends, so it is given the time to.
+void before_ending_job(const char* what, const char* why, bool by_messages) {
+  constexpr timespec kTimeForTheOthers = {1, 0};
+  base::log_error("%s failed: %s. The other ranks wait for it, so the job ends%s", what, why,
+                  by_messages ? "; if one of them has ended before, its own message says why" : "");
+  if (by_messages) {
+    (void)base::system_call(SYS_nanosleep, &kTimeForTheOthers, nullptr);
+  }
+  report_before_abort();
+}
+
 bool registers_memory() { return pager::registrations_are_expected(); }
 
 void say_no_room_for_window(uint64_t bytes) {
@@ -392,11 +411,8 @@ const CoreFunctions kCore = {
         pager::session().self->in_mpi.store(static_cast<uint32_t>(node::MpiState::kFinalized), std::memory_order_relaxed);
       }
     },
-    [] {
-      if (before_abort != nullptr) {
-        before_abort();
-      }
-    },
+    report_before_abort,
+    before_ending_job,
     choose_shortcuts,
     [] { return sched::mode() != sched::Mode::kPass && !progress_hook_works(); },
     note_nonblocking_form,

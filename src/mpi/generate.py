@@ -288,6 +288,7 @@ def used_by_hand(functions: list[Function]) -> set[str]:
         "Info_set",
         "Info_free",
         "Error_class",
+        "Error_string",
         "Comm_split",
         "Comm_create_group",
         "Grequest_start",

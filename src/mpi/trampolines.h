@@ -61,6 +61,7 @@ struct CoreFunctions {
   void (*after_session_init)(const char* abi, bool spins);
   void (*after_finalize)();
   void (*before_abort)();
+  void (*before_ending_job)(const char* what, const char* why, bool by_messages);
   void (*choose_shortcuts)();
   bool (*needs_nonblocking_form)();
   void (*note_nonblocking_form)(bool on);

@@ -1,5 +1,6 @@
 // See agreement.h.
 #include "mpi/backend/agreement.h"
+#include "mpi/backend/failing.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -66,8 +67,7 @@ void agree_on_direct(int size) {
   const auto count = static_cast<size_t>(size);
   auto* memory = static_cast<char*>(base::reserve_memory(count * (sizeof(NodePlace) + 3 * sizeof(int))));
   if (memory == nullptr) {
-    real.Abort[1](MPI_COMM_WORLD, 1);  // the others wait for this process
-    return;
+    end_job("a list of the ranks", MPI_ERR_NO_MEM);
   }
   auto* places = reinterpret_cast<NodePlace*>(memory);
   member_of_world_rank = reinterpret_cast<int*>(places + count);
@@ -111,6 +111,7 @@ void agree_on_direct(int size) {
       MPI_Group group = MPI_GROUP_NULL;
       real.Comm_group[1](MPI_COMM_WORLD, &group);
       real.Comm_create_group[1](MPI_COMM_WORLD, group, kPrivateTag, &private_world);
+      real.Comm_set_errhandler[1](private_world, MPI_ERRORS_RETURN);
       real.Group_free[1](&group);
     }
     int provided = MPI_THREAD_SINGLE;

@@ -1,5 +1,6 @@
 // See memory.h.
 #include "mpi/backend/memory.h"
+#include "mpi/backend/failing.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,7 @@ int serve_Free_mem(void* base, Entry entry) { return core->release(base) ? MPI_S
 void* memory_or_abort(size_t bytes) {
   void* memory = calloc(1, bytes);
   if (memory == nullptr) {
-    real.Abort[1](MPI_COMM_WORLD, 1);
+    end_job("a list of the ranks", MPI_ERR_NO_MEM);
   }
   return memory;
 }

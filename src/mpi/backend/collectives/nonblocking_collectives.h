@@ -14,6 +14,7 @@
 #include "mpi/backend/collectives/exchange.h"
 #include "mpi/backend/collectives/folding.h"
 #include "mpi/backend/collectives/numbers.h"
+#include "mpi/backend/failing.h"
 #include "mpi/backend/memory.h"
 #include "mpi/backend/messages/direct_requests.h"
 
@@ -63,7 +64,7 @@ class Starts {
   Exchange& begin(Communicator& communicator, int sends, int receives) {
     request_ = take_request(communicator.handle.load(std::memory_order_relaxed));
     if (request_ == nullptr) {
-      real.Abort[1](MPI_COMM_WORLD, 1);  // the others wait for this rank's messages; there are a million requests
+      end_job("a nonblocking collective call beside a million requests", MPI_ERR_NO_MEM);
     }
     started_ = take_collective(sends, receives);
     started_->communicator = &communicator;

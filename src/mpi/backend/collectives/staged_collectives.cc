@@ -1,5 +1,6 @@
 // See staged_collectives.h.
 #include "mpi/backend/collectives/staged_collectives.h"
+#include "mpi/backend/failing.h"
 
 #include <atomic>
 #include <cstddef>
@@ -60,9 +61,8 @@ MPI_Comm make_leaders(const Communicator& communicator, MPI_Comm comm, const int
   MPI_Group of_leaders = MPI_GROUP_NULL;
   real.Comm_group[1](comm, &group);
   real.Group_incl[1](group, nodes, leaders, &of_leaders);
-  if (real.Comm_create_group[1](private_world, of_leaders, tag, &made) != MPI_SUCCESS) {
-    real.Abort[1](MPI_COMM_WORLD, 1);  // the others wait for what the leaders would do
-  }
+  end_job_at(real.Comm_create_group[1](private_world, of_leaders, tag, &made),
+             "making a communicator of each node's first rank");
   real.Group_free[1](&of_leaders);
   real.Group_free[1](&group);
   real.Comm_set_errhandler[1](made, MPI_ERRORS_RETURN);  // errors are raised on the program's communicator

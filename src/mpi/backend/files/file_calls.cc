@@ -8,6 +8,7 @@
 
 #include "collio/functions.h"
 #include "mpi/backend/abi.h"
+#include "mpi/backend/failing.h"
 #include "mpi/backend/files/file_driver.h"
 #include "mpi/backend/files/file_messages.h"
 #include "mpi/backend/files/file_views.h"
@@ -93,8 +94,7 @@ collio::Outcome move_bytes(IoFile& file, const FileAccessCall& call, const Datat
   description.messages = {&file.messages, send_of_file, receive_of_file, is_file_transfer_done};
   collio::Call* moving = file.messages.make_room(core->io.slots_needed(description)) ? core->io.begin(description) : nullptr;
   if (moving == nullptr) {
-    core->io.say_no_memory();
-    check_transfer(MPI_ERR_NO_MEM);
+    end_job("a collective call on a file", MPI_ERR_NO_MEM);
   }
   wait_for_call(moving, file.messages);
   return core->io.end(moving);

@@ -5,6 +5,7 @@
 
 #include "collio/functions.h"
 #include "mpi/backend/abi.h"
+#include "mpi/backend/failing.h"
 #include "mpi/backend/guards.h"
 #include "mpi/backend/messages/direct_requests.h"
 #include "mpi/backend/messages/ending.h"
@@ -30,11 +31,7 @@ void wait_in_file_call(Done done, InLibrary in_library) {
 
 }  // namespace
 
-void check_transfer(int error) {
-  if (error != MPI_SUCCESS) {
-    real.Abort[1](MPI_COMM_WORLD, 1);
-  }
-}
+void check_transfer(int error) { end_job_at(error, "a message of a collective call on a file"); }
 
 void send_of_file(void* context, int slot, int rank, int tag, const void* from, int64_t bytes) {
   auto& messages = *static_cast<FileMessages*>(context);
@@ -67,27 +64,25 @@ void receive_of_file(void* context, int slot, int rank, int tag, void* into, int
 }
 
 void look_at_library(FileMessages& messages) {
-  if (messages.in_library == 0) {
-    return;
-  }
   const InsideLibrary inside;
-  int count = 0;
-  check_transfer(real.Testsome[1](messages.in_library, messages.requests, &count, messages.found, messages.statuses));
-  for (int each = 0; each < count; ++each) {
-    FileTransfer& transfer = messages.transfers[messages.slots[messages.found[each]]];
+  int kept = 0;
+  for (int each = 0; each < messages.in_library; ++each) {
+    int done = 0;
     int bytes = 0;
-    real.Get_count[1](&messages.statuses[each], MPI_BYTE, &bytes);
+    MPI_Status status;
+    // One at a time: MPICH raises errors of MPI_Testsome on MPI_COMM_WORLD, whose handler is the program's.
+    check_transfer(real.Test[1](&messages.requests[each], &done, &status));
+    if (done == 0) {
+      messages.requests[kept] = messages.requests[each];
+      messages.slots[kept++] = messages.slots[each];
+      continue;
+    }
+    real.Get_count[1](&status, MPI_BYTE, &bytes);
+    FileTransfer& transfer = messages.transfers[messages.slots[each]];
     transfer.bytes = bytes;
     transfer.active = false;
   }
-  int kept = 0;
-  for (int each = 0; each < messages.in_library && count > 0; ++each) {
-    if (messages.transfers[messages.slots[each]].active) {
-      messages.requests[kept] = messages.requests[each];
-      messages.slots[kept++] = messages.slots[each];
-    }
-  }
-  messages.in_library = count > 0 ? kept : messages.in_library;
+  messages.in_library = kept;
 }
 
 bool is_file_transfer_done(void* context, int slot, int64_t* bytes) {

@@ -22,8 +22,7 @@ struct FileTransfer {
   int64_t bytes;  // received
 };
 
-/// The transfers of a file's call, by slot; those of the library's are looked at together, since each look makes all of its
-/// progress.
+/// The transfers of a file's call, by slot.
 struct FileMessages {
   MPI_Comm comm = MPI_COMM_NULL;
   int room = 0;  // slots
@@ -31,8 +30,6 @@ struct FileMessages {
   int in_library = 0;               // of those under way:
   MPI_Request* requests = nullptr;  // their requests
   int* slots = nullptr;             // and slots
-  int* found = nullptr;
-  MPI_Status* statuses = nullptr;
 
   bool make_room(int needed) {
     if (needed <= room) {
@@ -42,11 +39,9 @@ struct FileMessages {
     const auto count = static_cast<size_t>(needed);
     transfers = static_cast<FileTransfer*>(base::reserve_memory(count * sizeof(FileTransfer)));
     requests = static_cast<MPI_Request*>(base::reserve_memory(count * sizeof(MPI_Request)));
-    slots = static_cast<int*>(base::reserve_memory(2 * count * sizeof(int)));
-    found = slots + count;
-    statuses = static_cast<MPI_Status*>(base::reserve_memory(count * sizeof(MPI_Status)));
+    slots = static_cast<int*>(base::reserve_memory(count * sizeof(int)));
     room = needed;
-    if (transfers == nullptr || requests == nullptr || slots == nullptr || statuses == nullptr) {
+    if (transfers == nullptr || requests == nullptr || slots == nullptr) {
       return false;
     }
     for (int slot = 0; slot < needed; ++slot) {
@@ -58,8 +53,7 @@ struct FileMessages {
     const auto count = static_cast<size_t>(room);
     base::give_back_memory(transfers, count * sizeof(FileTransfer));
     base::give_back_memory(requests, count * sizeof(MPI_Request));
-    base::give_back_memory(slots, 2 * count * sizeof(int));
-    base::give_back_memory(statuses, count * sizeof(MPI_Status));
+    base::give_back_memory(slots, count * sizeof(int));
     room = 0;
   }
   /// Of a transfer that is the library's; its request is to be filled in.

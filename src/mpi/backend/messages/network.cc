@@ -1,5 +1,6 @@
 // See network.h.
 #include "mpi/backend/messages/network.h"
+#include "mpi/backend/failing.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -31,11 +32,7 @@ NetworkSlot* free_network_slots = nullptr;
 char* network_record = nullptr;                 // the one that has come, or
 MPI_Request record_request = MPI_REQUEST_NULL;  // is coming
 
-void check_network(int error) {
-  if (error != MPI_SUCCESS) {
-    real.Abort[1](MPI_COMM_WORLD, 1);
-  }
-}
+void check_network(int error) { end_job_at(error, "a message between nodes"); }
 
 NetworkSlot* take_network_slot() {
   if (free_network_slots == nullptr) {
@@ -109,6 +106,7 @@ void begin_network(int size) {
   MPI_Group group = MPI_GROUP_NULL;
   check_network(real.Comm_group[1](MPI_COMM_WORLD, &group));
   check_network(real.Comm_create_group[1](MPI_COMM_WORLD, group, kPrivateTag - 1, &network_comm));
+  check_network(real.Comm_set_errhandler[1](network_comm, MPI_ERRORS_RETURN));
   check_network(real.Group_free[1](&group));
   network_record = static_cast<char*>(core->endpoint.allocate_for_network(direct::kRecordBytes));
   check_network(network_record != nullptr ? MPI_SUCCESS : MPI_ERR_NO_MEM);

@@ -1,0 +1,26 @@
+// See failing.h.
+#include "mpi/backend/failing.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "mpi/backend/guards.h"
+
+namespace headroom::mpi {
+
+void end_job(const char* what, int error) {
+  char words[MPI_MAX_ERROR_STRING + 1] = "";
+  int length = 0;
+  if (real.Error_string[1](error, words, &length) != MPI_SUCCESS) {
+    length = 0;
+  }
+  words[length] = '\0';
+  std::replace(words, words + length, '\n', ' ');
+  core->before_ending_job(what, words, error != MPI_ERR_NO_MEM);
+  const InsideLibrary inside;
+  real.Abort[1](MPI_COMM_WORLD, 1);
+  _exit(1);
+}
+
+}  // namespace headroom::mpi
