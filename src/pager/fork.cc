@@ -27,16 +27,9 @@
 #include "pager/fork.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
-
-#include <algorithm>
 
 #include "arena/whole_blocks.h"
 #include "base/kernel_abi.h"
@@ -44,8 +37,9 @@
 #include "base/own_descriptors.h"
 #include "base/passed_descriptors.h"
 #include "pager/block_transitions.h"
-#include "pager/checksums.h"
 #include "pager/fork_channel.h"
+#include "pager/fork_content.h"
+#include "pager/forked_children.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -56,154 +50,20 @@ using namespace arena;
 using base::system_call;
 using trace::Counter;
 
-struct Child {
-  bool used;
-  int socket;            // readable at its end when the child ends
-  int fault_descriptor;  // -1 until the child has sent it
-  int lifeline;          // writing end of a pipe; if it closes, the child is killed
-  int lifeline_read;     // the other end; disarmed here before we let go of the child
-  uint64_t blocks;       // of the partition, when it was forked
-  uint64_t* given;       // bit a block: the child has it
-  uint64_t* zero;        // bit a block: it was fresh at the fork
-};
-
-Child children[kMaxForkChildren];
-std::atomic<int> living_children{0};
-char* bounce = nullptr;  // one block, for content that is on storage
-char* moved = nullptr;   // one block, of which sharing ends
-char* zeros = nullptr;
-
-bool bit(const uint64_t* bits, uint64_t index) { return (bits[index / 64] >> (index % 64) & 1) != 0; }
-void set_bit(uint64_t* bits, uint64_t index) { bits[index / 64] |= uint64_t{1} << (index % 64); }
-
-uint64_t bitmap_bytes(uint64_t blocks) { return (blocks / 64 + 1) * sizeof(uint64_t); }
-
-/// Lets go of the child. It is killed unless its lifeline is disarmed.
-void forget(Child& child, bool disarm = true) {
-  if (!child.used) {
-    return;
-  }
-  if (disarm) {
-    disarm_lifeline(child.lifeline_read);
-  }
-  base::close_own(child.socket);
-  base::close_own(child.lifeline);
-  base::close_own(child.lifeline_read);
-  base::close_own(child.fault_descriptor);
-  base::give_back_memory(child.given, bitmap_bytes(child.blocks));
-  base::give_back_memory(child.zero, bitmap_bytes(child.blocks));
-  child = Child{};
-  living_children.fetch_sub(1, std::memory_order_release);
-}
-
-/// Reads a block that is on storage into `bounce`; 0, or -errno.
-long read_back(const StorePlace& place) {
-  for (uint64_t done = 0; done < kBlockBytes;) {
-    const long bytes = system_call(SYS_pread64, place.descriptor, bounce + done, kBlockBytes - done, place.offset + done);
-    if (base::is_error(bytes) && bytes != -EINTR) {
-      return bytes;
-    }
-    const uint64_t read = base::is_error(bytes) ? 0 : static_cast<uint64_t>(bytes) / kPageBytes * kPageBytes;
-    if (read == 0 && bytes != -EINTR) {
-      return -EIO;
-    }
-    trace::count(trace::Counter::kBytesRead, read);
-    done += read;
-  }
-  return 0;
-}
-
-/// The block's content, wherever it is.
-const char* content_of(uint64_t block) {
-  while (state_of(word_of(block).load(std::memory_order_acquire)) == kReading) {
-    if (!collect_transfers()) {
-      pollfd waiting = {state.store->descriptor(), POLLIN, 0};
-      (void)system_call(SYS_ppoll, &waiting, 1, nullptr, nullptr, 8);
-    }
-  }
-  switch (state_of(word_of(block).load(std::memory_order_acquire))) {
-    case kFresh:
-      return zeros;
-    case kStored:
-    case kSinglePages: {
-      const StorePlace place = place_of(state.files, block * kBlockBytes);
-      const long failed = read_back(place);
-      const bool has_pages = state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages;
-      const bool right =
-          has_pages ? absent_pages_are_right(block, bounce) : is_what_was_written(block * kBlockBytes, bounce, kBlockBytes);
-      if (failed != 0 || !right) {
-        base::die("reading memory back from the storage in %s for a forked child failed: %s", base::settings().storage,
-                  strerror(failed != 0 ? static_cast<int>(-failed) : EIO));
-      }
-      if (has_pages) {
-        overlay_pages(block, bounce);
-      }
-      return bounce;
-    }
-    default:
-      return reinterpret_cast<const char*>(state.partition->alias + block * kBlockBytes);
-  }
-}
-
-/// One step of copy_pages: what was done is added to `done`.
-long copy_step(int descriptor, uintptr_t address, const char* source, uint64_t bytes, uint64_t& done) {
-  if (source == zeros) {  // the zero page: costs the child nothing
-    uffdio_zeropage request = {};
-    request.range = {address, bytes};
-    const long result = system_call(SYS_ioctl, descriptor, UFFDIO_ZEROPAGE, &request);
-    done += request.zeropage > 0 ? static_cast<uint64_t>(request.zeropage) : 0;
-    return result;
-  }
-  uffdio_copy request = {};
-  request.dst = address;
-  request.src = reinterpret_cast<uint64_t>(source);
-  request.len = bytes;
-  const long result = system_call(SYS_ioctl, descriptor, UFFDIO_COPY, &request);
-  done += request.copy > 0 ? static_cast<uint64_t>(request.copy) : 0;
-  return result;
-}
-
-/// Copies `bytes` to the child's `address`, leaving pages alone that the child has written itself. 0, or -errno; -ESRCH: the
-/// child is gone.
-long copy_pages(int descriptor, uintptr_t address, const char* source, uint64_t bytes) {
-  uint64_t done = 0;
-  uint64_t step = bytes;
-  while (done < bytes) {
-    const uint64_t left = bytes - done;
-    const uint64_t now = std::min(left, step);
-    const long result = copy_step(descriptor, address + done, source == zeros ? zeros : source + done, now, done);
-    if (!base::is_error(result)) {
-      continue;
-    }
-    if (result == -EEXIST) {
-      done += kPageBytes;
-    } else if (result == -ENOENT && step > kPageBytes) {
-      step = kPageBytes;  // the child has changed rights on a part, or mapped something over it: page by page
-    } else if (result == -ENOENT) {
-      done += kPageBytes;
-    } else if (result != -EAGAIN && result != -EINTR) {
-      return result;
-    }
-  }
-  uffdio_range range = {address, bytes};  // a thread may wait on a page that was there already
-  (void)system_call(SYS_ioctl, descriptor, UFFDIO_WAKE, &range);
-  return 0;
-}
-
-/// False if the child is gone, or had to be killed.
-/// It has ended, or does without what it needs, and is ended.
+/// The child has ended; or it would go on without what it needs, and is killed.
 void forget_after(Child& child, long error) {
   if (error != -ESRCH && child.fault_descriptor >= 0) {
     base::log_warning("memory could not be given to a forked child (%s), so it is killed", strerror(static_cast<int>(-error)));
-    forget(child, false);
+    forget_child(child, false);
   } else {
-    forget(child);
+    forget_child(child);
   }
 }
 
+/// False if the child is gone, or had to be killed.
 bool copy_block(Child& child, uint64_t block, const char* source) {
   const View view = view_of_block(*state.partition, block);
-  const long error = copy_pages(child.fault_descriptor, view.address, source, view.bytes);
+  const long error = copy_to_child(child.fault_descriptor, view.address, source, view.bytes);
   if (error != 0) {
     forget_after(child, error);
   }
@@ -211,7 +71,7 @@ bool copy_block(Child& child, uint64_t block, const char* source) {
 }
 
 void give_copy(Child& child, uint64_t block) {
-  const char* source = bit(child.zero, block) ? zeros : content_of(block);
+  const char* source = bit(child.zero, block) ? zeros_for_children() : content_of(block);
   if (!child.used || bit(child.given, block)) {
     return;  // waiting for a transfer has served others, this child perhaps among them
   }
@@ -223,33 +83,7 @@ void give_copy(Child& child, uint64_t block) {
 
 /// A page that the child had is missing again. Either it was one of zeros, which the kernel takes out of a private mapping when
 /// the parent punches its own; or the child has discarded it itself.
-void give_zeros_again(Child& child, uint64_t block) { (void)copy_block(child, block, zeros); }
-
-/// Maps the block's own pages at the child's `address`, but for those that the child has written itself. 0, or -errno: -EFAULT
-/// if a page is not there.
-long map_pages(int descriptor, uintptr_t address, uint64_t bytes) {
-  uint64_t done = 0;
-  uint64_t step = bytes;
-  while (done < bytes) {
-    uffdio_continue request = {};
-    request.range = {address + done, bytes - done < step ? bytes - done : step};
-    const long result = system_call(SYS_ioctl, descriptor, UFFDIO_CONTINUE, &request);
-    done += request.mapped > 0 ? static_cast<uint64_t>(request.mapped) : 0;
-    if (!base::is_error(result)) {
-      continue;
-    }
-    if (result == -EEXIST || (result == -ENOENT && step == kPageBytes)) {
-      done += kPageBytes;
-    } else if (result == -ENOENT) {
-      step = kPageBytes;  // the child has changed rights on a part, or mapped something over it: page by page
-    } else if (result != -EAGAIN && result != -EINTR) {
-      return result;
-    }
-  }
-  uffdio_range range = {address, bytes};
-  (void)system_call(SYS_ioctl, descriptor, UFFDIO_WAKE, &range);
-  return 0;
-}
+void give_zeros_again(Child& child, uint64_t block) { (void)copy_block(child, block, zeros_for_children()); }
 
 bool is_shared(uint64_t block) { return (word_of(block).load(std::memory_order_acquire) & kShared) != 0; }
 
@@ -265,10 +99,10 @@ bool share(Child& child, uint64_t block) {
     return false;
   }
   const View view = view_of_block(*state.partition, block);
-  long error = map_pages(child.fault_descriptor, view.address, view.bytes);
+  long error = map_in_child(child.fault_descriptor, view.address, view.bytes);
   if (error == -EFAULT) {
     // What was mapped is to be taken back all the same, so the block does not count as given.
-    error = copy_pages(child.fault_descriptor, view.address, content_of(block), view.bytes);
+    error = copy_to_child(child.fault_descriptor, view.address, content_of(block), view.bytes);
   }
   if (error == 0) {
     trace::count(Counter::kForkBlocksShared);
@@ -304,7 +138,7 @@ void complete(Child& child) {
       give_copy(child, block);
     }
   }
-  forget(child);
+  forget_child(child);
 }
 
 /// Sends everything that is not zero through the socket; the child then has all and needs us no more.
@@ -319,7 +153,7 @@ void stream_to(Child& child) {
     }
   }
   (void)write_all(child.socket, &kEndOfStream, sizeof kEndOfStream);
-  forget(child);
+  forget_child(child);
 }
 
 /// The child's first word: 'U' with its fault descriptor, or 'S' if it wants the content streamed.
@@ -330,7 +164,7 @@ void take_hello(Child& child) {
     return;
   }
   if (hello.result <= 0) {
-    forget(child);
+    forget_child(child);
     return;
   }
   if (hello.byte == 'S') {
@@ -387,45 +221,19 @@ void protect_all() {
   }
 }
 
-Child* new_child() {
-  for (Child& child : children) {
-    if (child.used) {
-      continue;
-    }
-    const uint64_t blocks = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
-    auto* given = static_cast<uint64_t*>(base::reserve_memory(bitmap_bytes(blocks)));
-    auto* zero = static_cast<uint64_t*>(base::reserve_memory(bitmap_bytes(blocks)));
-    if (given == nullptr || zero == nullptr) {
-      return nullptr;
-    }
-    for (uint64_t block = 0; block < blocks; ++block) {
-      if (state_of(word_of(block).load(std::memory_order_relaxed)) == kFresh) {
-        set_bit(zero, block);
-      }
-    }
-    child = {true, fork_channel.parent_end, -1, fork_channel.lifeline_write, fork_channel.lifeline_read, blocks, given, zero};
-    living_children.fetch_add(1, std::memory_order_release);
-    return &child;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 bool give_children_copies(uint64_t block) {
-  for (Child& child : children) {
-    if (!child.used || block >= child.blocks || bit(child.given, block) || bit(child.zero, block)) {
-      continue;
-    }
-    if (child.fault_descriptor < 0) {
+  for (Child& child : forked_children) {
+    if (lacks(child, block) && child.fault_descriptor < 0) {
       return false;  // forked a moment ago; goes on when it has said hello or is gone
     }
   }
   if (is_shared(block)) {
     return stop_sharing(block);
   }
-  for (Child& child : children) {
-    if (child.used && block < child.blocks && !bit(child.given, block) && !bit(child.zero, block)) {
+  for (Child& child : forked_children) {
+    if (lacks(child, block)) {
       give_copy(child, block);
     }
   }
@@ -433,8 +241,8 @@ bool give_children_copies(uint64_t block) {
 }
 
 bool is_given_to_all(uint64_t block) {
-  for (const Child& child : children) {
-    if (child.used && block < child.blocks && !bit(child.given, block) && !bit(child.zero, block)) {
+  for (const Child& child : forked_children) {
+    if (lacks(child, block)) {
       return false;
     }
   }
@@ -447,9 +255,8 @@ bool stop_sharing(uint64_t block) {
     return true;
   }
   bool may_be_mapped = false;  // one that has not said hello yet has mapped nothing, and is given the block later
-  for (const Child& child : children) {
-    may_be_mapped = may_be_mapped || (child.used && child.fault_descriptor >= 0 && block < child.blocks &&
-                                      !bit(child.given, block) && !bit(child.zero, block));
+  for (const Child& child : forked_children) {
+    may_be_mapped = may_be_mapped || (lacks(child, block) && child.fault_descriptor >= 0);
   }
   if (!may_be_mapped) {  // all who did are gone, or have got it
     change_word(word_of(block), kShared, 0);
@@ -459,11 +266,11 @@ bool stop_sharing(uint64_t block) {
     return false;
   }
   auto* const memory = reinterpret_cast<char*>(state.partition->alias + block * kBlockBytes);
+  char* const moved = room_for_moved_content();
   memcpy(moved, memory, kBlockBytes);
   punch(*state.partition, block, 1);
-  for (Child& child : children) {
-    if (child.used && child.fault_descriptor >= 0 && block < child.blocks && !bit(child.given, block) &&
-        !bit(child.zero, block) && copy_block(child, block, moved)) {
+  for (Child& child : forked_children) {
+    if (lacks(child, block) && child.fault_descriptor >= 0 && copy_block(child, block, moved)) {
       set_bit(child.given, block);
       trace::count(Counter::kForkBlocksCopied);
     }
@@ -481,7 +288,7 @@ bool stop_sharing(uint64_t block) {
 
 void wait_until_may_write(uint64_t block) {
   while (!give_children_copies(block)) {
-    for (Child& child : children) {
+    for (Child& child : forked_children) {
       if (child.used && child.fault_descriptor < 0) {
         take_hello(child);
       }
@@ -490,21 +297,8 @@ void wait_until_may_write(uint64_t block) {
   }
 }
 
-int fork_descriptors(int* out) {
-  int count = 0;
-  for (const Child& child : children) {
-    if (child.used) {
-      out[count++] = child.socket;
-      if (child.fault_descriptor >= 0) {
-        out[count++] = child.fault_descriptor;
-      }
-    }
-  }
-  return count;
-}
-
 void serve_forked(int descriptor) {
-  for (Child& child : children) {
+  for (Child& child : forked_children) {
     if (!child.used) {
       continue;
     }
@@ -528,25 +322,20 @@ void complete_living(Child& child) {
 }
 
 void complete_children() {
-  for (Child& child : children) {
+  for (Child& child : forked_children) {
     complete_living(child);
   }
 }
 
 base::Status prepare_fork() {
   trace::count(Counter::kForks);
-  if (bounce == nullptr) {
-    bounce = static_cast<char*>(base::reserve_memory(kBlockBytes));
-    zeros = static_cast<char*>(base::reserve_memory(kBlockBytes));
-    moved = static_cast<char*>(base::reserve_memory(kBlockBytes));
-  }
-  if (bounce == nullptr || zeros == nullptr || moved == nullptr || !open_fork_channel()) {
+  if (!prepare_fork_content() || !open_fork_channel()) {
     return base::Status::kNoMemory;
   }
-  if (new_child() == nullptr) {
+  if (take_place_of_child() == nullptr) {
     static uint32_t completed = 0;  // too many at once: one of them gets all that is its
-    complete_living(children[completed++ % kMaxForkChildren]);
-    if (new_child() == nullptr) {
+    complete_living(forked_children[completed++ % kMaxForkChildren]);
+    if (take_place_of_child() == nullptr) {
       close_fork_channel();
       return base::Status::kNoMemory;
     }
@@ -560,22 +349,6 @@ void finish_fork_in_parent() {
   if (fork_channel.child_end >= 0) {
     base::close_own(fork_channel.child_end);
     fork_channel = {};  // the rest is the new child's
-  }
-}
-
-bool has_fork_children() { return living_children.load(std::memory_order_acquire) > 0; }
-
-void drop_children_in_child() {
-  for (Child& child : children) {
-    if (child.used) {
-      base::close_own(child.fault_descriptor);
-      if (child.socket != fork_channel.parent_end) {
-        base::close_own(child.socket);
-        base::close_own(child.lifeline);
-        base::close_own(child.lifeline_read);
-      }
-      child.used = false;
-    }
   }
 }
 
