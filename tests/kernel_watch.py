@@ -56,7 +56,8 @@ def pages_by_cachestat(file: int) -> int | None:
     return counts[0] if libc.syscall(CACHESTAT, file, everything, counts, 0) == 0 else None
 
 
-def pages_by_mincore(file: int) -> int:
+def pages_by_mincore(file: int, first_byte: int = 0) -> int:
+    """Of the file, from that byte on, which begins a page."""
     size = os.fstat(file).st_size
     if size == 0:
         return 0
@@ -66,7 +67,7 @@ def pages_by_mincore(file: int) -> int:
     there = (ctypes.c_ubyte * -(-size // resource.getpagesize()))()
     libc.mincore(ctypes.c_void_p(place), ctypes.c_size_t(size), there)
     libc.munmap(ctypes.c_void_p(place), ctypes.c_size_t(size))
-    return sum(byte & 1 for byte in bytes(there))
+    return sum(byte & 1 for byte in bytes(there)[first_byte // resource.getpagesize() :])
 
 
 def cached_bytes(path: str) -> int:

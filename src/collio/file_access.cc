@@ -91,6 +91,10 @@ FileAccess posix_file(int descriptor) {
   return file;
 }
 
+void limit_read_ahead(int descriptor, bool limited) {
+  (void)system_call(SYS_fadvise64, descriptor, 0, 0, limited ? POSIX_FADV_RANDOM : POSIX_FADV_NORMAL);
+}
+
 FileSystem file_system_of(int descriptor, int64_t& block_bytes) {
   struct statfs64 about = {};
   if (base::is_error(system_call(SYS_fstatfs, descriptor, &about))) {

@@ -16,7 +16,7 @@ struct FileAccess {
   void (*push)(const FileAccess& file, int64_t position, int64_t bytes);
   /// Waits until that is done, and takes the pages out of the cache; an error, if the disk had one.
   int (*drop)(const FileAccess& file, int64_t position, int64_t bytes);
-  /// Keeps others who lock it (other opened files of this machine, and ROMIO) from what lies there until unlock(); waits for
+  /// Keeps others that lock it (other opened files of this machine, and ROMIO) from the bytes there until unlock(); waits for
   /// them.
   void (*lock)(const FileAccess& file, int64_t position, int64_t bytes);
   void (*unlock)(const FileAccess& file, int64_t position, int64_t bytes);
@@ -28,11 +28,15 @@ struct FileAccess {
 /// The system calls.
 FileAccess posix_file(int descriptor);
 
+/// Where memory is short, reads bring in what is asked for and no more: the kernel reads ahead as much as the disk's settings
+/// say (8 MiB and more on some), and cannot let go of pages that it is reading. Windows are read ahead by the engine itself.
+void limit_read_ahead(int descriptor, bool limited);
+
 enum class FileSystem { kLocal, kMemory, kParallel, kOther };
 
-/// What kind of file system an open file lies in, and the size of its blocks (stripes, on Lustre) in bytes. kLocal: the node's
-/// own, with a page cache; kMemory: tmpfs; kParallel: of several nodes, and coherent (GPFS, BeeGFS, Lustre); kOther: to be read
-/// and written by the MPI library, which may know it.
+/// The kind of file system that an open file lies in, and the size of its blocks (stripes, on Lustre) in bytes. kLocal: the
+/// node's own, with a page cache; kMemory: tmpfs; kParallel: of several nodes, and coherent (GPFS, BeeGFS, Lustre); kOther: to
+/// be read and written by the MPI library, which may know it.
 FileSystem file_system_of(int descriptor, int64_t& block_bytes);
 
 }  // namespace headroom::collio

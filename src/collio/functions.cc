@@ -129,6 +129,7 @@ IoFunctions io_functions() {
   };
   functions.close_file = base::close_own;
   functions.posix_file = posix_file;
+  functions.limit_read_ahead = limit_read_ahead;
   functions.file_system_of = file_system_of;
   functions.room = room_for_windows;
   functions.is_interleaved = is_interleaved;

@@ -1,4 +1,4 @@
-// Collective I/O for those who do not link with it: the MPI backends.
+// Collective I/O for code that does not link with it: the MPI backends.
 #pragma once
 
 #include "collio/call.h"
@@ -18,7 +18,7 @@ enum class IoPassedFor : uint32_t {
   kAsked,           // by a hint or by --collective-io
 };
 
-/// What a call was, for the counters and the report.
+/// The facts of a call, for the counters and the report.
 struct IoSummary {
   bool writes;
   bool apart;  // each rank did its own
@@ -43,6 +43,7 @@ struct IoFunctions {
   int (*open_file)(const char* path, int flags);
   void (*close_file)(long descriptor);
   FileAccess (*posix_file)(int descriptor);
+  void (*limit_read_ahead)(int descriptor, bool limited);
   FileSystem (*file_system_of)(int descriptor, int64_t& block_bytes);
   int64_t (*room)();
   bool (*is_interleaved)(const Opening* openings, int size, int* order);

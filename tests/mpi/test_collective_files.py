@@ -6,6 +6,7 @@ import re
 import pytest
 
 from conftest import WHEELS, compile_program, environment, headroom_run, on_nodes, plain_run
+from kernel_watch import pages_by_mincore
 from small_disk import small_disk
 from variants import any_of, only_in_suites
 
@@ -91,11 +92,15 @@ def test_hosts_that_may_not_aggregate(mpi, tmp_path):
 
 @pytest.mark.parametrize("piece", [4096, 40, 1 << 19, 40 * MIB])
 def test_arrays_larger_than_memory(mpi, engine, piece, tmp_path):
-    """The last is one piece, which goes to the file and comes from it without a window."""
+    """The last is one piece, which goes to the file and comes from it without a window. In windows nothing is read ahead that
+    the file has behind what is read."""
     program = compile_program(mpi, "collective_arrays.c")
     each = 20 if piece == 40 else 40
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.truncate((4 * each + 64) * MIB)
     run = headroom_run(
-        [program, tmp_path / "file", each, piece],
+        [program, path, each, piece],
         tmp_path,
         before=mpi.command(4),
         memory="64M",
@@ -110,6 +115,9 @@ def test_arrays_larger_than_memory(mpi, engine, piece, tmp_path):
     is_whole = piece == each * MIB
     assert (run.total("io_windows_dropped") > 0) == (not is_whole)
     assert run.total("io_apart") == (8 if is_whole else 0)
+    if not is_whole:
+        with path.open("rb") as file:
+            assert pages_by_mincore(file.fileno(), 4 * each * MIB) == 0
     assert run.total("io_windows") == 0 if is_whole else run.total("io_windows") >= 2 * 4 * each // 2
     assert run.total("io_windows_read_first") == 0
 

@@ -68,11 +68,15 @@ int main(int count, char** arguments) {
   MPI_Barrier(MPI_COMM_WORLD);
   const char* prefix = strstr(arguments[1], ":/");  // which says to the library what file system it is
   int descriptor = open(prefix != NULL ? prefix + 1 : arguments[1], O_RDONLY);
+  posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);
   for (int64_t at = 0; at < bytes; at += piece * 5) {
     uint64_t first = 0;
     if (pread(descriptor, &first, 8, at * size + rank * piece) != 8 || first != out[at / 8]) wrong++;
   }
+  MPI_Barrier(MPI_COMM_WORLD);
+  posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);  // what follows is read from the disk
   close(descriptor);
+  MPI_Barrier(MPI_COMM_WORLD);
   error = MPI_File_read_at_all(file, 0, in, (int)words, MPI_UINT64_T, &status);
   if (error != MPI_SUCCESS) printf("rank %d: read: %s\n", rank, name_of(error));
   MPI_Get_count(&status, MPI_UINT64_T, &words_moved);

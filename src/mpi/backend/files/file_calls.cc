@@ -45,7 +45,7 @@ collio::IoPassedFor passed_for(const IoFile& file, bool is_interleaved) {
   return why == 0 && stays_apart && is_interleaved ? collio::IoPassedFor::kAsked : static_cast<collio::IoPassedFor>(why);
 }
 
-/// Which rank aggregates what. Returns the number of domains.
+/// Plans which rank aggregates which part. Returns the number of domains.
 int plan_call(IoFile& file) {
   for (int node = 0; node < file.nodes; ++node) {
     const int rank = file.aggregators[node];
@@ -87,6 +87,10 @@ collio::Outcome move_bytes(IoFile& file, const FileAccessCall& call, const Datat
   }
   // Pages of the file are let go of where they would not fit.
   description.drops_pages = file.drops_pages && file.openings[file.aggregators[file.node_of_rank[file.rank]]].room < 2 * part;
+  if (file.limits_read_ahead != description.drops_pages) {
+    file.limits_read_ahead = description.drops_pages;
+    core->io.limit_read_ahead(file.descriptor, file.limits_read_ahead);
+  }
   if (apart) {
     const WithoutSlot waiting;
     return core->io.access_alone(description);

@@ -1,4 +1,4 @@
-// Files whose collective calls are ours. What the calls do is in file_calls.h and in collio/.
+// Files whose collective calls are ours. The calls themselves are in file_calls.h and in collio/.
 //
 // The library opens the file, and everything but collective access stays its own, unless it was not given the view
 // (file_views.h). Beside it there is a second descriptor, a communicator, and the view as a nest or a list of pieces. Whether
@@ -16,7 +16,7 @@
 
 namespace headroom::mpi {
 
-/// What a rank sees of a file: tiles, one behind the other.
+/// The part of a file that a rank sees: tiles, one behind the other.
 struct FileView {
   FilePattern tile;
   int64_t tile_bytes = 1;
@@ -51,6 +51,7 @@ struct IoFile {
   MPI_File librarys = MPI_FILE_NULL;  // on this (file_driver.h)
   int amode = 0;
   bool drops_pages = false;
+  bool limits_read_ahead = false;  // now
   collio::PlanLimits limits;
   bool may_aggregate = true;  // this rank's node may, by cb_config_list
   bool stays_apart[2] = {};   // asked for by a hint: when reading, when writing
@@ -73,10 +74,10 @@ struct IoFile {
 
 extern base::FutexLock io_files_lock;
 
-/// What is known of a file; nullptr: its calls are the library's. Any thread may ask.
+/// The IoFile of a handle; nullptr: its calls are the library's. Any thread may ask.
 IoFile* file_of(MPI_File handle);
 
-/// What each rank says of a file when it is opened.
+/// The facts that each rank gives of a file when it is opened.
 struct FileCard {
   uint64_t node;
   int64_t error;  // of the library's MPI_File_open
