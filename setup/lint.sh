@@ -36,7 +36,10 @@ compile_header() {
     -isystem build/mpi/mpich/include "$1" || { echo "$1 does not compile by itself"; exit 1; }
 }
 export -f compile_header
-git ls-files 'src/*.h' | xargs -P 2 -n 1 bash -c 'compile_header "$0"'
+# A source that includes its own header first shows the same each time it is compiled.
+is_first_in_its_source() { [ -e "${1%.h}.cc" ] && grep -m 1 '^#include' "${1%.h}.cc" | grep -qF "\"${1#src/}\""; }
+for header in $(git ls-files 'src/*.h'); do is_first_in_its_source "$header" || echo "$header"; done |
+  xargs -P 2 -n 1 bash -c 'compile_header "$0"'
 
 echo "clang-tidy ${checks[*]}"
 # Once a source: the backends' are compiled against each MPI library, which tells clang-tidy nothing new.

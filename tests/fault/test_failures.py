@@ -451,6 +451,7 @@ def read_while_stopped(program: Path, process: int) -> dict[int, int]:
         os.kill(process, signal.SIGCONT)
 
 
+@any_of("mpi")
 def test_others_go_on_while_a_rank_is_stopped(mpi, tmp_path):
     """With the memory that there is without the stopped one's, all at the same time."""
     first = tmp_path / "done"
@@ -473,6 +474,7 @@ def test_others_go_on_while_a_rank_is_stopped(mpi, tmp_path):
     run.assert_paged(4 * 64 * MIB, 64 * MIB, reads=3, writes=4)
 
 
+@any_of("mpi")
 def test_a_rank_that_is_stopped_in_line_for_its_turn(mpi, tmp_path):
     """Nobody waits for it: the others go on with their turns, which end when another one is in line."""
     ready, first = 2, tmp_path / "done"

@@ -250,7 +250,7 @@ def longest_wait(run) -> float:
     return max(rank["slot_wait_ns_peak"] for rank in run.report["ranks"]) / 1e9
 
 
-@any_of("engine")
+@any_of("engine", "mpi")
 def test_nobody_waits_for_ever_for_ranks_that_never_call_mpi(mpi, engine, tmp_path):
     """Each of the others computes longer than a turn may last, too, and has its own after those at most that wait already:
     docs/dev/mpi.md says why that takes no longer than a turn each."""
@@ -263,6 +263,7 @@ def test_nobody_waits_for_ever_for_ranks_that_never_call_mpi(mpi, engine, tmp_pa
     run.assert_paged(ranks * 64 * MIB, 64 * MIB, reads=3, writes=4)
 
 
+@any_of("mpi")
 def test_who_waits_for_a_rank_that_keeps_its_turn_is_admitted_beside_it(mpi, tmp_path):
     """That one uses its core and no storage, so its turn cannot be cut; the others go on regardless, one at a time."""
     program = compile_program(mpi, "long_turn.c")
@@ -402,6 +403,7 @@ def test_what_a_message_fills_is_not_read_first(mpi, engine, how, kib, tmp_path)
     assert read < rounds * mib / (1 if reduces else 3), run.output
 
 
+@any_of("mpi")
 def test_turns_end_when_memory_is_enough_again(mpi, tmp_path):
     program = compile_program(mpi, "phases.c")
     run = headroom_run([program, 64, 6], tmp_path, before=mpi.command(3), memory="96M", slots=2)
