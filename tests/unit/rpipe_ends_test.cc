@@ -46,6 +46,33 @@ TEST_F(RpipeEnds, WhereMessagesFailThePeerIsGone) {
   expect_all_end_well(2);
 }
 
+TEST_F(RpipeEnds, AMessageThatANetworkLosesEndsThePipe) {
+  nodes = 2;
+  start(
+      2,
+      [this](int self) {
+        rpipe_t pipe = nullptr;
+        RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == 0);
+        raddr_t buffer = 0;
+        if (self == 0) {
+          write_many(self, pipe, 20, 4);
+          TestTransport::lose_next_frame();
+          RANK_EXPECT(rpipe_send(pipe, "lost", 5, RPIPE_FOREVER) == 0);
+          RANK_EXPECT(rpipe_send(pipe, "sent", 5, RPIPE_FOREVER) == 0);
+          while (job->words[0].load() == 0) {
+            (void)rpipe_read(pipe, &buffer, nullptr, RPIPE_NOWAIT);
+          }
+          return;
+        }
+        read_many(self, pipe, 20, 4, false);
+        RANK_EXPECT(rpipe_read(pipe, &buffer, nullptr, 20 * kSecond) == -EPIPE);  // not "sent"
+        RANK_EXPECT(strstr(rpipe_reason(pipe), "rank 0 (on ") != nullptr);
+        job->words[0] = 1;
+      },
+      false);
+  expect_all_end_well(2);
+}
+
 TEST_F(RpipeEnds, WhatWasReadIsFreedAfterMessagesHaveEnded) {
   nodes = 2;
   start(

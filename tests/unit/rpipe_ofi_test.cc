@@ -181,6 +181,38 @@ TEST_F(RpipeByOfi, MessagesOfMpiAreNotHadWithoutIt) {
   EXPECT_NE(std::string::npos, said().find("rpipe: RPIPE_BETWEEN=mpi: pipes did not begin by rpipe_init()\n")) << said();
 }
 
+TEST_F(RpipeByOfi, ANetworkThatOneRankHasNotIsHadByNone) {
+  wish_of_first = "ofi";
+  network_of_first = "none_of_this_name";
+  start(2, [](int /*self*/) {}, false);
+  EXPECT_EQ(77, end_of(0));
+  EXPECT_EQ(77, end_of(1));
+  EXPECT_NE(std::string::npos, said().find("rpipe: no messages by libfabric on rank 0 (on ")) << said();
+  EXPECT_NE(std::string::npos, said().find("): libfabric has no network for it: ")) << said();
+}
+
+TEST_F(RpipeByOfi, RanksOfDifferentNetworksHaveNone) {
+  wish_of_first = "ofi";
+  network_of_first = "tcp;ofi_rxm";  // the others take TCP itself
+  start(2, [](int /*self*/) {}, false);
+  EXPECT_EQ(77, end_of(0));
+  EXPECT_EQ(77, end_of(1));
+  EXPECT_NE(std::string::npos, said().find("rpipe: no messages by libfabric on rank 1 (on ")) << said();
+  EXPECT_NE(std::string::npos, said().find("): its network is tcp with names of form ")) << said();
+  EXPECT_NE(std::string::npos, said().find(", that of rank 0 tcp;ofi_rxm with names of form ")) << said();
+}
+
+TEST_F(RpipeByOfi, WithoutAWishPipesBeginWithoutANetworkAndSayWhy) {
+  network_of_first = "none_of_this_name";
+  start(2, [](int self) {
+    rpipe_t pipe = nullptr;
+    RANK_EXPECT(rpipe_open(&pipe, 1 - self, RPIPE_BOTH, nullptr) == -ENOTSUP);
+  });
+  expect_all_end_well(2);
+  EXPECT_NE(std::string::npos, said().find("rpipe: rank 1: no pipe to rank 0 (on ")) << said();
+  EXPECT_NE(std::string::npos, said().find("by messages: no messages by libfabric on rank 0 (on ")) << said();
+}
+
 #ifndef __SANITIZE_ADDRESS__  // what is left to the kernel is a leak to it
 TEST_F(RpipeByOfi, AProcessMayEndWithoutAWord) {
   start(

@@ -102,7 +102,8 @@ class PipeRanks : public ::testing::Test {
 
   int nodes = 1;
   bool by_ofi = false;
-  const char* wish_of_first = nullptr;  // RPIPE_BETWEEN of rank 0
+  const char* wish_of_first = nullptr;     // RPIPE_BETWEEN of rank 0
+  const char* network_of_first = nullptr;  // FI_PROVIDER of rank 0
   PipeJob* job = nullptr;
   int said_file = -1;
   pid_t processes[kMostPipeRanks] = {};
@@ -139,6 +140,9 @@ class PipeRanks : public ::testing::Test {
     TestTransport::begin(job->mail, self);
     if (self == 0 && wish_of_first != nullptr) {
       setenv("RPIPE_BETWEEN", wish_of_first, 1);
+    }
+    if (self == 0 && network_of_first != nullptr) {
+      setenv("FI_PROVIDER", network_of_first, 1);
     }
     const rpipe_bootstrap bootstrap = {sizeof bootstrap, self, count, gather, &context};
     RANK_EXPECT((nodes > 1 && !by_ofi ? rpipe::begin(bootstrap, TestTransport::table()) : rpipe_init_with(&bootstrap)) == 0);

@@ -76,6 +76,8 @@ class TestTransport {
   }
   /// From now on nothing can be sent.
   static void fail() { fails = true; }
+  /// The next frame never arrives, and nobody is told.
+  static void lose_next_frame() { loses_frame = true; }
   /// As MPI_Finalize() does.
   static void end(int ranks) {
     if (calls == nullptr) {
@@ -116,6 +118,11 @@ class TestTransport {
   static int send(int rank, int tag, const void* from, size_t bytes, uint64_t* request) {
     if (fails) {
       return -EIO;
+    }
+    if (loses_frame && tag == RPIPE_TAG_OF_FRAMES) {
+      loses_frame = false;
+      *request = 0;
+      return 0;
     }
     return add({rank, stream_of(tag), true}, {0, const_cast<char*>(static_cast<const char*>(from)), bytes, bytes, 0, false},
                request);
@@ -168,6 +175,7 @@ class TestTransport {
   static inline Mail* box = nullptr;
   static inline int own = 0;
   static inline bool fails = false;
+  static inline bool loses_frame = false;
   static inline std::map<Queue, std::deque<Message>> queues;
   static inline std::map<uint64_t, Queue> pending;
   static inline const rpipe_at_end* calls = nullptr;
