@@ -3,7 +3,7 @@
  * Each name is a macro for a pointer, which is looked up once at each place that mentions it and is null without Headroom: so
  * `if (headroom_hold) headroom_hold(...)` does what it says. Weak functions would be simpler, but in a program that is not
  * position independent (-no-pie -fno-pic) the linker settles those that nobody defines as null for good. An absence is
- * remembered, too: what is preloaded is there before the program begins. Before glibc 2.34 link with -ldl. */
+ * remembered, too: a preloaded library is there before the program begins. Before glibc 2.34 link with -ldl. */
 #ifndef HEADROOM_FIND_H
 #define HEADROOM_FIND_H
 

@@ -1,4 +1,4 @@
-/* Headroom's public C interface: what a program may ask when it runs under `headroom run`. Entirely optional.
+/* Headroom's public C interface: the facts that a program may ask for under `headroom run`. Entirely optional.
  *
  * A program that uses it links with nothing: the function is found at run time in the preloaded library (find.h),
  *
@@ -21,9 +21,9 @@ extern "C" {
 struct headroom_statistics {
   uint32_t size;            /* in: sizeof of the caller's structure; out: how much of it was filled */
   uint32_t short_of_memory; /* 1 once something had to leave memory */
-  uint64_t budget_bytes;    /* what the ranks of this node may keep resident together */
-  uint64_t node_bytes;      /* what of it is taken */
-  uint64_t resident_bytes;  /* of these, this process's */
+  uint64_t budget_bytes;    /* that the ranks of this node may keep resident together */
+  uint64_t node_bytes;      /* of these, taken */
+  uint64_t resident_bytes;  /* of the taken ones, this process's */
   uint64_t allocated_bytes; /* large allocations of this process */
   uint64_t read_bytes;      /* read from storage by this process */
   uint64_t written_bytes;   /* written to storage by this process */

@@ -1,5 +1,5 @@
-/* What a program may tell Headroom of its memory. Entirely optional: hints change what is moved between memory and storage, and
- * when; content changes only where headroom_will_overwrite() says so.
+/* Hints that a program may give Headroom of its memory. Entirely optional: they change what is moved between memory and
+ * storage, and when; content changes only where headroom_will_overwrite() says so.
  *
  * A program that uses these functions links with nothing: they are found at run time in the preloaded library (find.h), and
  * each name is a null pointer without Headroom:
@@ -26,7 +26,7 @@ int headroom_will_need(const void* address, size_t bytes);
 /* The range will not be used for long: while memory is short it leaves before anything else. Returns at once. */
 int headroom_will_not_need(const void* address, size_t bytes);
 
-/* Every byte of the range will be written before it is read: what it contains is neither written to storage nor read again.
+/* Every byte of the range will be written before it is read: its content is neither written to storage nor read again.
  * Until it has been written its content is undefined. No other thread may use the range during the call. */
 int headroom_will_overwrite(void* address, size_t bytes);
 

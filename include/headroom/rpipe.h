@@ -1,32 +1,33 @@
 /* rpipe: memory on another rank, allocated, written and handed over without fences, epochs or locks.
  *
  * A pipe joins two ranks. The writer allocates a buffer, builds the message in it, and writes it: from then on it is the
- * reader's, who gives it back by freeing it. Messages of one direction arrive in the order of rpipe_write(). Whose a buffer is:
+ * reader's, which gives it back by freeing it. Messages of one direction arrive in the order of rpipe_write(). A buffer's
+ * owners:
  *
  *             rpipe_alloc            rpipe_write            rpipe_read              rpipe_free        seen by the writer
  *     FREE ───────────────► WRITER'S ───────────► ON ITS WAY ──────────► READER'S ───────────► RETURNED ───────────► FREE
  *                               └──── rpipe_free: taken back, nobody hears of it ────────────────────────────────────┘
  *
  * Only the owner named may use the memory behind rpipe_at(); ON ITS WAY and RETURNED nobody may. All of a buffer's content,
- * written at WRITER'S, is there for the reader once rpipe_read() has returned it; what the reader does with the buffer happens
- * before the writer gets that memory again. The reader may write in it. Ownership never returns by itself: a reader that does
- * not free leaves the writer with a full heap.
+ * written at WRITER'S, is there for the reader once rpipe_read() has returned it; the reader's use of the buffer happens before
+ * the writer gets that memory again. The reader may write in it. Ownership never returns by itself: a reader that does not free
+ * leaves the writer with a full heap.
  *
  * After Wickramasinghe and Lumsdaine, "rmalloc() and rpipe()"; rpipe_paper.h has the paper's names.
  *
  * All functions return 0 or a negative error number, unless something else is said, and never touch errno. Errors of any
  * function: -EINVAL argument; -EBADF the pipe is closed, or not of this process (in a forked child: every pipe); -EPERM wrong
- * direction; -EPIPE the peer has died or closed (what it had written can still be read; rpipe_reason() says who and why). A
- * call that waits is told within about a tenth of a second that the peer has died; one that does not wait, after some hundred
- * of them. On another node what a dead peer had written is there if the network had it; by RPIPE_OFI its death is seen in half
- * a second, that of its node in ten (over networks with addresses of the internet's), by RPIPE_MPI nobody is told, and the
- * launcher ends the job. Threads: of each direction of a pipe one thread may write and one may read at a time; RPIPE_THREADS
- * allows any number. A call on a pipe by RPIPE_MPI counts as one of MPI: with MPI_THREAD_FUNNELED what other threads write or
- * free goes when the main thread is in such a call, with MPI_THREAD_SERIALIZED one thread at a time may be in them.
- * rpipe_read_state() counts as writing. rpipe_free(), rpipe_at() and rpipe_of() may be called by any thread; different pipes
- * may be used by different ones. No thread may be in a call on a pipe that another one closes. Nothing may be called in signal
- * handlers. After rpipe_close() a pipe and its buffers must not be used: -EBADF at first, and after a thousand others were
- * closed they may be another pipe's. */
+ * direction; -EPIPE the peer has died or closed (messages that it had written can still be read; rpipe_reason() names the peer
+ * and the reason). A call that waits is told within about a tenth of a second that the peer has died; one that does not wait,
+ * after some hundred of them. On another node a dead peer's messages are there if the network had them; by RPIPE_OFI its death
+ * is seen in half a second, that of its node in ten (over networks with addresses of the internet's), by RPIPE_MPI nobody is
+ * told, and the launcher ends the job. Threads: of each direction of a pipe one thread may write and one may read at a time;
+ * RPIPE_THREADS allows any number. A call on a pipe by RPIPE_MPI counts as one of MPI: with MPI_THREAD_FUNNELED messages and
+ * frees of other threads go when the main thread is in such a call, with MPI_THREAD_SERIALIZED one thread at a time may be in
+ * them. rpipe_read_state() counts as writing. rpipe_free(), rpipe_at() and rpipe_of() may be called by any thread; different
+ * pipes may be used by different ones. No thread may be in a call on a pipe that another one closes. Nothing may be called in
+ * signal handlers. After rpipe_close() a pipe and its buffers must not be used: -EBADF at first, and after a thousand others
+ * were closed they may be another pipe's. */
 #ifndef HEADROOM_RPIPE_H
 #define HEADROOM_RPIPE_H
 
@@ -53,7 +54,7 @@ enum rpipe_role {
   RPIPE_BOTH = 2 /* full duplex: each way heap, width and order of its own */
 };
 
-/* Where in the heap a buffer is placed. First fit is the default: it uses what is warm, where next fit walks through the whole
+/* Where in the heap a buffer is placed. First fit is the default: it uses warm memory, where next fit walks through the whole
  * heap and finds every buffer cold (16 KiB: 3.8 times a bare copy in a heap of 4 MiB). */
 enum rpipe_policy { RPIPE_FIRST_FIT = 0, RPIPE_NEXT_FIT, RPIPE_BEST_FIT, RPIPE_WORST_FIT };
 
@@ -90,8 +91,8 @@ struct rpipe_options {
 /* rpipe_init(): by all ranks of MPI_COMM_WORLD, between MPI_Init() and MPI_Finalize(), whether they will use pipes or not.
  * rpipe_init_with(): by all ranks of the bootstrap; allgather is called once or twice, before it returns, and gives each rank's
  * bytes in the order of ranks; its error becomes -EPROTO. `rank`, `ranks`: may be NULL. -EALREADY: done before. -ENOTSUP,
- * with a line on stderr: no MPI library is loaded, or initialized; or what RPIPE_BETWEEN asks for is not to be had. Not
- * thread-safe. */
+ * with a line on stderr: no MPI library is loaded, or initialized; or the backend that RPIPE_BETWEEN asks for is not to be had.
+ * Not thread-safe. */
 int rpipe_init(int* rank, int* ranks);
 struct rpipe_bootstrap { /* for programs whose ranks know each other by other means than MPI */
   uint32_t size;         /* sizeof(struct rpipe_bootstrap) */
@@ -109,9 +110,9 @@ int rpipe_finalize(int64_t timeout_ns);
  * fit: two writers, different duplex, RPIPE_PULL or backend. -ENOTSUP, with a line on stderr: the backend does not reach the
  * peer. `peer` may be this rank. */
 int rpipe_open(rpipe_t* pipe, int peer, enum rpipe_role role, const struct rpipe_options* options);
-/* Waits until the peer has read all that was written here. What is not read here is dropped, and the writer gets -EPIPE; so do
- * two that close while each has something of the other's unread. -EPIPE, -ETIMEDOUT (of RPIPE_NOWAIT, too): content may be
- * lost. In any case the pipe is gone, and the memory of its buffers. */
+/* Waits until the peer has read all that was written here. Messages that are not read here are dropped, and the writer gets
+ * -EPIPE; so do two that close while each has something of the other's unread. -EPIPE, -ETIMEDOUT (of RPIPE_NOWAIT, too):
+ * content may be lost. In any case the pipe is gone, and the memory of its buffers. */
 int rpipe_close(rpipe_t pipe, int64_t timeout_ns);
 
 /* ---- the writer ---- */

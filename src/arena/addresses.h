@@ -1,14 +1,15 @@
-// Where the partitions of a node's processes lie, in all of them: one behind the other, but for some gaps. There are 256 of
-// 256 GiB each; for a session of more processes (node/session.h) each of these is divided into two or four.
+// The addresses of the partitions of a node's processes, the same in all of them: one behind the other, but for some gaps.
+// There are 256 of 256 GiB each; for a session of more processes (node/session.h) each of these is divided into two or four.
 //
 // A launcher may hand data to the processes of a job in a segment that contains pointers, so that all must map it at one
-// address (PMIx: what it knows of the job, without which MPI_Init fails). It takes the middle of the largest hole of its own
-// addresses, then the middle of what is largest then. The gaps are where these middles come to lie first, for launchers at
-// random addresses (the program at 2/3 of them: a half, a quarter and three quarters of that) and at fixed ones (a half and a
-// quarter of all), moved by up to 28 random bits of page numbers (vm.mmap_rnd_bits). Some distributions have 32, and a launcher
-// that goes on to split holes comes elsewhere: such a segment may still meet a partition, which then gives way if it can
-// (give_addresses_up(); what a process has mapped of its peers does not, so a segment that comes after MPI_Init may fail
-// there). Where stacks are unlimited, x86 puts libraries and all else below a sixth of the addresses; that is the first gap.
+// address (PMIx: its facts about the job, without which MPI_Init fails). It takes the middle of the largest hole of its own
+// addresses, then the middle of the hole that is largest then. The gaps are where these middles come to lie first, for
+// launchers at random addresses (the program at 2/3 of them: a half, a quarter and three quarters of that) and at fixed ones (a
+// half and a quarter of all), moved by up to 28 random bits of page numbers (vm.mmap_rnd_bits). Some distributions have 32, and
+// a launcher that goes on to split holes comes elsewhere: such a segment may still meet a partition, which then gives way if it
+// can (give_addresses_up(); a process's mappings of its peers' partitions do not, so a segment that comes after MPI_Init may
+// fail there). Where stacks are unlimited, x86 puts libraries and all else below a sixth of the addresses; that is the first
+// gap.
 #pragma once
 
 #include <array>
@@ -20,7 +21,8 @@
 namespace headroom::arena {
 
 inline constexpr uint64_t kPartitionBytes = uint64_t{256} << 30;  // at most
-// Above what the address sanitizer takes for itself, below where programs and libraries are put on 47-bit addresses.
+// Above the addresses that the address sanitizer takes for itself, below those where programs and libraries are put on 47-bit
+// addresses.
 inline constexpr uintptr_t kArenaBase = 0x104000000000;
 inline constexpr uintptr_t kArenaEnd = 0x554000000000;
 
@@ -78,10 +80,10 @@ inline void lay_out_partitions(uint32_t places) {
   }
 }
 
-/// What one member has at most.
+/// The bytes of addresses that one member has at most.
 inline uint64_t partition_bytes() { return kPartitionBytes >> divisions; }
 
-/// Where member `index`'s partition begins in all processes.
+/// The address at which member `index`'s partition begins in all processes.
 inline uintptr_t partition_base(int index) {
   const auto part = static_cast<uint64_t>(index) & ((uint64_t{1} << divisions) - 1);
   return detail::kPartitionPlaces.base[static_cast<size_t>(index >> divisions)] + part * partition_bytes();

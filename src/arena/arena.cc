@@ -210,7 +210,7 @@ Status commit(Partition& partition, uint64_t bytes, bool accessible) {
   exclude_from_children_and_dumps(partition.base + before, grown);
   exclude_from_children_and_dumps(partition.alias + before, grown);
   if (partition.huge_pages != HugePages::kNowhere || partition.blocks_are_pages) {
-    advise_small_pages(partition.base + before, grown);  // what is given leave and loses it then joins its neighbours, too
+    advise_small_pages(partition.base + before, grown);  // a part that is given leave and loses it joins its neighbours, too
     advise_small_pages(partition.alias + before, grown);
   }
   // release: pairs with the acquire in find_offset(): a thread that sees the size sees the mapping.

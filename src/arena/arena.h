@@ -10,8 +10,8 @@
 // region"), so a block's view is not always base + offset; view_of_block() knows.
 //
 // The block table has one word a block, in shared memory, changed with atomic operations only. Its fields are below;
-// which transition is made where is drawn in pager/pager.h. What counts as resident is what the word says, never what the
-// kind of a fault suggests.
+// pager/pager.h draws the transitions, and where each is made. The word alone says whether a block is resident, never the kind
+// of a fault.
 //
 // This folder knows nothing of where blocks go when memory is short.
 #pragma once
@@ -92,11 +92,11 @@ struct Partition {
 /// pages. kNoMemory with a message if the limits of the process (RLIMIT_AS, RLIMIT_NOFILE) do not allow even a small partition.
 base::Status open_partition(Partition& partition, int index, bool may_be_huge);
 
-/// What tells the file of a partition from any other.
+/// The number that tells the file of a partition from any other.
 uint64_t inode_of(int descriptor);
 
 /// Maps the partition of member `index` of the node, `bytes` whose file `descriptor` is here, at the addresses that it has in
-/// all processes; false if they are not free here. Without a right to it: use holds (pager.h).
+/// all processes; false if they are not free here. Without a right to it: use holds (pager/pager.h).
 bool map_peer_partition(int index, int descriptor, uint64_t bytes);
 
 /// Leaves the addresses from `from` on to others; the partition ends before them. False if some of what follows is committed,
@@ -128,13 +128,14 @@ View view_of_block(const Partition& partition, uint64_t block);
 /// The view of `count` blocks from `block` on, as far as it is contiguous and of one region; `count` is lowered to that.
 View view_of_run(const Partition& partition, uint64_t block, uint64_t& count);
 
-/// Lets the kernel use huge pages for what of the view [address, address + bytes) is touched from now on, or no longer.
+/// Lets the kernel use huge pages for the parts of the view [address, address + bytes) that are touched from now on, or ends
+/// that.
 void let_have_huge_pages(uintptr_t address, uint64_t bytes, bool may);
 
 /// Takes the physical memory of the blocks away (all mappings then have a hole there).
 void punch(const Partition& partition, uint64_t block, uint64_t count);
 
-/// How often memory of the block at `offset` was taken away: what others have mapped of it is gone since.
+/// How often memory of the block at `offset` was taken away: others' mappings of it are gone since.
 inline uint32_t punches_at(const Partition& partition, uint64_t offset) {
   return partition.punches[offset / kBlockBytes].load(std::memory_order_acquire);
 }

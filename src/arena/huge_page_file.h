@@ -6,9 +6,9 @@
 // descriptors with this process enters such a namespace, mounts a tmpfs with huge=advise (huge pages where madvise() asks for
 // them, none elsewhere), and opens one nameless file there. The file lives as long as somebody has it open.
 //
-// Since Linux 6.14 a file of a tmpfs with huge=always has pages of any size, as large as what is written at once: a block that
-// is written by one call is one page, and made, mapped and given back at half of what 64 small ones cost. Mappings of such a
-// file must be advised against huge pages (advise_small_pages()), or each fault in them makes 2 MiB.
+// Since Linux 6.14 a file of a tmpfs with huge=always has pages of any size, as large as the content that is written at once: a
+// block that is written by one call is one page, and made, mapped and given back at half of what 64 small ones cost. Mappings
+// of such a file must be advised against huge pages (advise_small_pages()), or each fault in them makes 2 MiB.
 //
 // Containers and some distributions refuse user namespaces; then there are no huge pages.
 #pragma once
@@ -25,13 +25,13 @@ enum class HugePages {
   kEverywhere,
 };
 
-/// What the system gives a program for its own memory.
+/// The huge pages that the system gives a program for its own memory.
 HugePages huge_pages_of_system();
 
 /// Whether the system gives them to all memory files, asked or not.
 bool memory_files_have_huge_pages();
 
-/// Whether what is written to a file of a tmpfs with huge=always at once becomes one page.
+/// Whether content that is written at once to a file of a tmpfs with huge=always becomes one page.
 bool large_writes_make_large_pages();
 
 /// Lets faults in this mapping of a memory file make small pages only.

@@ -20,7 +20,7 @@ using base::is_error;
 using base::Status;
 using base::system_call;
 
-/// While it lives, a page of what belongs to `block` is no larger than a block; unless it is refused.
+/// While it lives, a page made for `block` is no larger than a block; unless the guard is refused.
 class Guard {
  public:
   Guard(const Partition& partition, uint64_t block, Run at_rest) : partition_(partition) {
@@ -105,7 +105,7 @@ bool copy_page(const Partition& partition, uint64_t offset, uintptr_t page) {
   const iovec from = {reinterpret_cast<void*>(page), kPageBytes};
   const iovec to = {reinterpret_cast<void*>(place), kPageBytes};
   const long copied = system_call(SYS_process_vm_readv, system_call(SYS_getpid), &to, 1, &from, 1, 0);
-  if (copied == -EPERM || copied == -ENOSYS) {  // a filter forbids it; what is mapped can nearly always be read
+  if (copied == -EPERM || copied == -ENOSYS) {  // a filter forbids it; mapped memory can nearly always be read
     memcpy(to.iov_base, from.iov_base, kPageBytes);
     return true;
   }

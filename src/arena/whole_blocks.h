@@ -1,9 +1,9 @@
 // Making a block of one page of 256 KiB instead of 64 small ones.
 //
 // To make 64 pages, enter them into the file, map them, unmap them and give them back takes the kernel more than twice as long
-// (0.55 s a GiB) as the same with one page of 256 KiB. In a file of a tmpfs mounted with huge=always, what is written or asked
-// for at once becomes one page if there is nothing there yet: since Linux 6.14 one of the size that was written, since 6.17 the
-// largest up to 2 MiB that nobody has a part of. A page larger than a block could not be given back with its block. So
+// (0.55 s a GiB) as the same with one page of 256 KiB. In a file of a tmpfs mounted with huge=always, memory that is written or
+// asked for at once becomes one page if there is nothing there yet: since Linux 6.14 one of the size that was written, since
+// 6.17 the largest up to 2 MiB that nobody has a part of. A page larger than a block could not be given back with its block. So
 // meanwhile the other half of the 512 KiB to which the block belongs must have some page, and if it has none it gets one for
 // that time (the guard).
 //

@@ -1,4 +1,4 @@
-// Access to memory of which nobody has noted what rights the program has set, as in a forked child.
+// Access to memory for which nobody has noted the rights that the program has set, as in a forked child.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Constants and structures of the kernel's interface that older distributions' headers lack.
 //
-// They are part of the kernel's stable interface, so carrying them here lets one build use whatever the running kernel
-// offers; what it offers is probed at run time, nothing is decided when Headroom is built.
+// They are part of the kernel's stable interface, so carrying them here lets one build use all that the running kernel offers;
+// Headroom probes for it at run time, and nothing is decided when it is built.
 #pragma once
 
 #include <linux/userfaultfd.h>

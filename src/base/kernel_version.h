@@ -1,4 +1,4 @@
-// Which kernel this is, for what can only be known by its version.
+// The version of the running kernel, for traits that can be known by nothing else.
 #pragma once
 
 namespace headroom::base {

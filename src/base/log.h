@@ -1,7 +1,7 @@
-// What Headroom says, on standard error, one write(2) a line so that lines of different ranks do not mix.
+// Headroom's messages on standard error, one write(2) a line so that lines of different ranks do not mix.
 //
-// Every line begins with "headroom: error:" or "headroom: warning:" and the rank or, before it is known, the process. What is
-// said for somebody who looks for a fault begins with its level and the part of Headroom, which is a folder of src/: "headroom:
+// Every line begins with "headroom: error:" or "headroom: warning:" and the rank or, before it is known, the process. A line
+// for a person who looks for a fault begins with its level and the part of Headroom, which is a folder of src/: "headroom:
 // debug: pager: rank 3:". HEADROOM_LOG chooses: a level for all, or for parts ("debug", "pager:trace,direct:debug").
 //
 // die() is for errors after which the program's memory could not be trusted or a forced choice cannot be had: it prints and
@@ -17,8 +17,8 @@ namespace headroom::base {
 enum class Level : uint8_t {
   kError,  // of all parts: and nothing else
   kWarn,
-  kInfo,   // what happens once or twice in a run: memory becomes short, what a job agreed on
-  kDebug,  // what was decided, what falls back, and why
+  kInfo,   // events that come once or twice in a run: memory becomes short, a job agrees on something
+  kDebug,  // decisions, fallbacks, and the reasons for them
   kTrace,  // each fault and each message that takes a way of its own
 };
 enum class Part : uint8_t { kBase, kNode, kArena, kPager, kHeap, kSched, kDirect, kMpi, kPreload };
@@ -28,12 +28,12 @@ namespace detail {
 extern std::atomic<Level> levels[kParts];
 }
 
-/// Whether lines of this level and part are said: for those that cost something to make.
+/// Whether lines of this level and part are said: for lines that cost something to make.
 inline bool does_log(Part part, Level level) {
   return level <= detail::levels[static_cast<int>(part)].load(std::memory_order_relaxed);
 }
 
-/// Sets what is said from HEADROOM_LOG's text; false, and nothing is changed, if it is none.
+/// Sets the levels from HEADROOM_LOG's text; false, and nothing is changed, if it is no such text.
 bool set_log_levels(const char* text);
 
 /// Sets the rank that lines begin with; -1 until MPI_Init.
@@ -41,7 +41,7 @@ void set_log_rank(int rank);
 
 /// Said unless the level of all is "error": warnings are the user's, and belong to no part. Longer lines than 1 KiB are cut.
 void log_warning(const char* format, ...) __attribute__((format(printf, 1, 2)));
-/// Always said: of what its caller then ends by.
+/// Always said: for an error by which the caller then ends.
 void log_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(Part part, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void log_debug(Part part, const char* format, ...) __attribute__((format(printf, 2, 3)));

@@ -28,10 +28,10 @@ void note(int descriptor, bool is_ours) {
 
 // Between the call that makes a descriptor and this one it has the lowest number that is free, for a microsecond: another
 // thread of the program's that opens something just then gets the next one. That cannot be closed from here. No call that makes
-// a descriptor takes a number (openat2() neither; pidfd_getfd() and what is sent over a socket give the lowest, too); F_DUPFD
-// alone has a least one, and needs one that is there. A thread with a table of its own (unshare(CLONE_FILES)) would have to
-// hand over what it opens by one of the calls above, and io_uring's direct descriptors are installed at the lowest number.
-// Where the program has one thread only, as at most of these calls, nobody can see it.
+// a descriptor takes a number (openat2() neither; pidfd_getfd() and descriptors sent over a socket give the lowest, too);
+// F_DUPFD alone has a least one, and needs one that is there. A thread with a table of its own (unshare(CLONE_FILES)) would
+// have to hand over what it opens by one of the calls above, and io_uring's direct descriptors are installed at the lowest
+// number. Where the program has one thread only, as at most of these calls, nobody can see it.
 int own(long descriptor) {
   if (descriptor < 0) {
     return static_cast<int>(descriptor);

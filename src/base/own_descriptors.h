@@ -1,7 +1,7 @@
 // Headroom's own descriptors, in a process that belongs to the program.
 //
-// They lie out of the way of the program's numbers, which are as they would be without Headroom; and they are known, so that
-// a program that closes whatever may be open, as daemons do, does not close them (heap/descriptor_wrappers.cc). It would write
+// They lie out of the way of the program's numbers, which are as they would be without Headroom; and they are known, so that a
+// program that closes all that may be open, as daemons do, does not close them (heap/descriptor_wrappers.cc). It would write
 // its memory into the file that has the number next.
 #pragma once
 

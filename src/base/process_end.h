@@ -1,4 +1,4 @@
-// Whether another process has ended; for programs beside the library, since it goes by the C library.
+// Tells whether another process has ended; for programs beside the library, since it goes by the C library.
 #pragma once
 
 #include <errno.h>

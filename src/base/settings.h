@@ -1,7 +1,7 @@
 // Settings: read once from the environment, by the table in settings.toml.
 //
-// `headroom run` checks and fills in every setting and passes it on as HEADROOM_NAME, so what the preloaded library reads
-// here is normally complete. A value that does not parse is an error that names the variable and the value.
+// `headroom run` checks and fills in every setting and passes it on as HEADROOM_NAME, so the settings that the preloaded
+// library reads here are normally complete. A value that does not parse is an error that names the variable and the value.
 // Nothing here allocates: texts point into the environment block as it was when the process began.
 #pragma once
 

@@ -128,11 +128,11 @@ inline uint64_t nanoseconds_of(clockid_t clock) {
 inline uint64_t monotonic_ns() { return nanoseconds_of(CLOCK_MONOTONIC); }
 
 /// A lock for the few places where program threads meet; sleeps in the kernel, allocates nothing, survives fork when the
-/// forking thread holds it (fork_hooks.cc takes it around the fork).
+/// forking thread holds it (pager/fork_hooks.cc takes it around the fork).
 class FutexLock {
  public:
   void lock() {
-    // acquire: pairs with the release in unlock(). What is done under these locks takes less time than to sleep, mostly.
+    // acquire: pairs with the release in unlock(). The work under these locks mostly takes less time than sleeping.
     constexpr int kLooks = 100;
     for (int look = 0; look < kLooks; ++look) {
       uint32_t expected = 0;

@@ -18,7 +18,7 @@
 
 namespace headroom::base {
 
-/// Which threads call: one for all locks that the same calls take.
+/// The threads that call: one object for all locks that the same calls take.
 class CallingThreads {
  public:
   /// Several threads may call from now on; this one has so far. Before any other can.

@@ -447,7 +447,7 @@ void Aggregator::hand_out_batch(int index) {
   messages.send(messages.context, 2 * index + 1, stage.rank, kTagOfData, content, done);
 }
 
-/// What this rank itself has in the window needs no message.
+/// Copies the bytes that this rank itself has in the window: they need no message.
 void Aggregator::copy_own() {
   Rank& own = ranks_[call_->rank];
   const Opening& opening = call_->openings[call_->rank];

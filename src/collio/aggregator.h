@@ -1,8 +1,8 @@
 // An aggregator's part: it fills windows with what the ranks write and has them written, or has them read and hands them out.
 //
 // There are two windows, so one is filled while the other is written. For each window it computes what of each rank's bytes
-// lies there, and asks for it in turn, a few messages at a time; ranks whose pieces are a list say where what they send
-// belongs. What is asked for can change with each window: how large it is follows the memory that is left at that moment.
+// lies there, and asks for it in turn, a few messages at a time; ranks whose pieces are a list say where the bytes that they
+// send belong. The requests can change with each window: its size follows the memory that is left at that moment.
 //
 // After an error it asks on, for nothing: so the ranks' part ends as it would have.
 #pragma once
@@ -28,7 +28,7 @@ class Aggregator {
   [[nodiscard]] const Outcome& outcome() const { return outcome_; }
 
  private:
-  /// What is still to be asked of a rank.
+  /// The bytes still to be asked of a rank.
   struct Rank {
     int64_t from;  // of a nest: bytes [from, until) of its access lie in this window
     int64_t until;
@@ -86,7 +86,7 @@ class Aggregator {
   char* memory_ = nullptr;  // of windows, stages and the scratch
   int64_t memory_bytes_ = 0;
   int64_t window_bytes_ = 0;
-  int64_t position_ = 0;  // what lies before it in its part of the file is done, or in a window
+  int64_t position_ = 0;  // all before it in its part of the file is done, or in a window
   int current_ = -1;      // the window that is filled or handed out
   int ahead_ = -1;        // the one that is read meanwhile
   int turn_ = 0;          // the rank that is asked next

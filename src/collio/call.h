@@ -1,9 +1,9 @@
-// A collective call, as one rank sees it: what it has to do for the aggregators of its bytes (source.h), and for others if it
-// is an aggregator (aggregator.h).
+// A collective call, as one rank sees it: its work for the aggregators of its bytes (source.h), and for others if it is an
+// aggregator (aggregator.h).
 //
-// Aggregators pull: they ask the ranks for the bytes that belong into a window, when they have room for them. So what an
-// aggregator needs is bounded by its windows and a few messages, however many ranks and pieces there are. Nobody waits: step()
-// does what can be done now, for a call that blocks and for one that does not.
+// Aggregators pull: they ask the ranks for the bytes that belong into a window, when they have room for them. So an
+// aggregator's needs are bounded by its windows and a few messages, however many ranks and pieces there are. Nobody waits:
+// step() does what can be done now, for a call that blocks and for one that does not.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ struct CallDescription {
   int64_t most_window = kLargestWindow;
   Messages messages = {};
   void (*wake)() = nullptr;     // wakes this rank: a job of its windows is done
-  int64_t (*room)() = nullptr;  // what is left on the node now
+  int64_t (*room)() = nullptr;  // memory left on the node now
 };
 
-/// What came of it, for all ranks to agree on.
+/// The result of a call, for all ranks to agree on.
 struct Outcome {
   int error = 0;                    // the kernel's number
   int64_t end_of_file = INT64_MAX;  // where a read met it

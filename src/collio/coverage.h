@@ -1,7 +1,7 @@
-// Which bytes of a window somebody writes: a bit for each unit, the largest that divides all pieces, so a few KiB for a window.
+// The bytes of a window that ranks write: a bit for each unit, the largest that divides all pieces, so a few KiB for a window.
 //
-// Sums would not do: where two ranks write the same bytes there may be a hole elsewhere. What is not covered must be read
-// before the window is written, or left out of the write.
+// Sums would not do: where two ranks write the same bytes there may be a hole elsewhere. Bytes that are not covered must be
+// read before the window is written, or left out of the write.
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,7 @@ int write_stretches(const FileJob& job) {
   return error;
 }
 
-/// Reads what nobody writes into its places in the window; behind the end of the file it is zeros.
+/// Reads the bytes that nobody writes into their places in the window; behind the end of the file they are zeros.
 int fill_holes(const FileJob& job) {
   for (int64_t at = job.begin; at < job.end; at += kScratchBytes) {
     const int64_t end = std::min(at + kScratchBytes, job.end);

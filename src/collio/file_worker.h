@@ -21,9 +21,9 @@ struct FileJob {
   char* memory = nullptr;  // of position `begin`
   int64_t begin = 0;       // in the file
   int64_t end = 0;
-  const Coverage* covered = nullptr;  // what somebody writes; nullptr: all of it
-  bool fills_holes = false;           // what nobody writes is read first, and all is written at once; else stretch by stretch
-  bool locks = false;                 // what it writes without that: others may fill holes there
+  const Coverage* covered = nullptr;  // the bytes that ranks write; nullptr: all
+  bool fills_holes = false;           // other bytes are read first, and all is written at once; else stretch by stretch
+  bool locks = false;                 // the range that it writes without that: others may fill holes there
   char* scratch = nullptr;            // for that, of kScratchBytes
   bool push = false;                  // begin to write the pages to the disk,
   int64_t drop_begin = 0;             // and wait for these, and take them out of the page cache

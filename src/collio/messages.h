@@ -1,7 +1,7 @@
-// What the engine sends, and how: a table of functions that the backend fills in, and the formats.
+// The engine's messages: a table of functions that the backend fills in, and the formats.
 //
-// A transfer is known by its slot, a number below slots_needed() (call.h); each has one at a time. Nothing here blocks. What
-// cannot be sent ends the job: the others would wait.
+// A transfer is known by its slot, a number below slots_needed() (call.h); each has one at a time. Nothing here blocks. A
+// message that cannot be sent ends the job: the others would wait.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ inline constexpr int kTagOfAsk = 1;
 inline constexpr int kTagOfData = 2;
 inline constexpr int kTagOfList = 3;
 
-/// What an aggregator asks a rank for. Of a nest: bytes [begin, begin + bytes) of its access, of which the first `valid` travel
-/// (none after an error; no bytes behind the end of the file). Of a list: what lies in the file from `begin` on, in a batch of
+/// An aggregator's request to a rank. Of a nest: bytes [begin, begin + bytes) of its access, of which the first `valid` travel
+/// (none after an error; no bytes behind the end of the file). Of a list: the bytes in the file from `begin` on, in a batch of
 /// `bytes` bytes at most, before `valid`.
 struct Ask {
   int64_t begin;
@@ -31,10 +31,10 @@ struct Ask {
 };
 enum AskKind : int64_t { kOfNest = 0, kOfList, kDiscardList };
 
-/// What precedes a batch of a list: `pieces` gaps and lengths in `code_bytes` bytes (piece_list.h), counted from the asked
-/// position on; then, where it is written, as many bytes as they say.
-inline constexpr int64_t kHalfChunk = 64 << 10;  // neither what comes before the content nor the content is longer
+inline constexpr int64_t kHalfChunk = 64 << 10;  // neither the part before the content nor the content is longer
 
+/// The head of a batch of a list: `pieces` gaps and lengths in `code_bytes` bytes (piece_list.h), counted from the asked
+/// position on; then, where it is written, as many bytes as they say.
 struct Batch {
   int64_t pieces;
   int64_t code_bytes;

@@ -2,7 +2,7 @@
 //
 // A nest is a piece of so many bytes, repeated at equal distances, the whole of that repeated again, and so on: what vectors,
 // subarrays and most other constructors make. From it an aggregator computes which part of a rank's bytes lies in its window,
-// without a list of pieces: those lists are what takes most memory in other implementations of two-phase I/O.
+// without a list of pieces: those lists take most memory in other implementations of two-phase I/O.
 //
 // The bytes of a nest have an order, that of the datatype: its stream. Where the stream goes through the file only forwards
 // (MPI demands it of file views), the bytes before a position of the file are a part of the stream from its beginning.

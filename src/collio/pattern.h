@@ -1,7 +1,7 @@
 // Patterns: where the bytes of a datatype lie, a nest if it can be one and else a list of pieces; what a file view is made of.
 //
 // A pattern is put together from the inside out, as MPI's constructors say: runs, and other patterns repeated. It becomes a
-// list only when what was added is no nest any more. Thread-safe as far as each pattern is one thread's.
+// list only when its parts are no nest any more. Thread-safe as far as each pattern is one thread's.
 #pragma once
 
 #include <cstdint>

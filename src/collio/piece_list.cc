@@ -122,7 +122,7 @@ bool PieceList::end_list() {
   if (!write_pending()) {
     return false;
   }
-  // What is not needed is given back; where that fails it is merely larger.
+  // Memory that is not needed is given back; where that fails the list is merely larger.
   if (void* smaller = code_bytes_ > 0 ? realloc(code_, code_bytes_) : nullptr) {
     code_ = static_cast<unsigned char*>(smaller);
     code_room_ = code_bytes_;

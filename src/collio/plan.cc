@@ -7,7 +7,7 @@
 namespace headroom::collio {
 namespace {
 
-/// What a round costs besides its bytes, in bytes that could have been written meanwhile (measured on local disks: 0.2 to 0.3
+/// The cost of a round besides its bytes, in bytes that could have been written meanwhile (measured on local disks: 0.2 to 0.3
 /// MB); it decides only how much less a node with small windows gets.
 constexpr double kRoundBytes = 0.25e6;
 

@@ -2,7 +2,7 @@
 // MPI.
 //
 // After Lu, Chen, Thakur and Zhuang, "Memory-Conscious Collective I/O for Extreme Scale HPC Systems" (ROSS 2013): nodes whose
-// accesses do not mix are groups of their own, and what a node does is bounded by the memory that it has left. The paper then
+// accesses do not mix are groups of their own, and a node's work is bounded by the memory that it has left. The paper then
 // halves a group's range until the parts are small, and merges parts that would not fit; the slowest node then has several
 // times the mean. Here the range is dealt out by weight, so that all aggregators end at about the same time: a node that has
 // little left has small windows, does more rounds, and gets less of the file. A node below the floor gets none.
@@ -16,7 +16,7 @@
 
 namespace headroom::collio {
 
-/// What each rank says at the beginning of a call. All ranks know all openings.
+/// The facts that each rank gives at the beginning of a call. All ranks know all openings.
 struct Opening {
   Nest nest;          // of its view, if that is one
   int64_t skip = 0;   // bytes of the nest's stream before the access
@@ -33,7 +33,7 @@ enum OpeningFlags : uint32_t { kIsList = 1, kStaysApart = 2, kMayNotAggregate = 
 /// The largest window in bytes, and the smallest that is worth a round.
 inline constexpr int64_t kLargestWindow = 2 << 20;
 inline constexpr int64_t kSmallestWindow = 512 << 10;
-/// What an aggregator needs for messages, besides its two windows.
+/// An aggregator's memory for messages, besides its two windows.
 inline constexpr int64_t kChunkBytes = 128 << 10;
 inline constexpr int kStages = 8;
 /// A node that has less left than this aggregates nothing: two smallest windows, the messages, and some pages of the file.

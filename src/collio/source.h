@@ -1,8 +1,8 @@
 // A rank's part for the aggregators of its bytes: it answers what they ask, in the order in which each asks.
 //
-// There is a link to each aggregator whose part of the file has some of this rank's bytes. How many that are is known, so the
-// link ends when they have all been asked for; the next question is expected only until then, and none is left over. Content
-// that has gaps in memory, and batches of lists, go through buffers, of which there are a few.
+// There is a link to each aggregator whose part of the file has some of this rank's bytes. Their number is known, so the link
+// ends when they have all been asked for; the next question is expected only until then, and none is left over. Content that
+// has gaps in memory, and batches of lists, go through buffers, of which there are a few.
 #pragma once
 
 #include "collio/call.h"

@@ -1,10 +1,10 @@
 // Long content among several threads (MPI_THREAD_MULTIPLE): copied without the endpoint's lock, so that no thread's short
 // message waits for another thread's long one.
 //
-// Whichever thread finds that a message has come for a receive only takes note of it, and leaves the copying to the thread that
-// waits for that receive: it asks finish() each time that it looks. The transfer is MATCHED meanwhile, so its sender cannot
-// take it back; one that would not wait copies its content aside. If nobody asks for a while (that thread computes, and another
-// one waits for what comes after), a thread that makes progress copies it.
+// The thread that finds that a message has come for a receive only takes note of it, and leaves the copying to the thread that
+// waits for that receive. That thread asks finish() each time that it looks. The transfer is MATCHED meanwhile, so its sender
+// cannot take it back; a sender that would not wait copies its content aside. If no thread asks for a while (that thread
+// computes, and another one waits for a later message), a thread that makes progress copies the content.
 //
 // A receive's `record` is set from when it is left until it is complete, so it cannot be cancelled. While `is_left` it is in
 // the list that begins with `first_left_`; the thread that takes it out, with the lock, copies.
@@ -16,8 +16,8 @@
 namespace headroom::direct {
 namespace {
 
-constexpr uint64_t kLeftFrom = 16 << 10;  // what is shorter is copied sooner than the lock is given back and taken again
-// Where those who wait sleep soon, they look less often.
+constexpr uint64_t kLeftFrom = 16 << 10;  // shorter content is copied sooner than the lock is given back and taken again
+// Where threads that wait sleep soon, they look less often.
 constexpr uint32_t kLooksPastLeft = 200;
 constexpr uint32_t kLooksBeforeSleep = 8;
 
@@ -66,7 +66,7 @@ void Endpoint::copy_left(Receiving& receiving) {
   const Guard guard(*this);
   end_fetch(receiving.record, receiving.into, receiving.member);
   trace::count_alone(trace::Counter::kMessagesCopiedApart);
-  receiving.complete.store(true, std::memory_order_release);  // then it is its owner's, who may make another one of it
+  receiving.complete.store(true, std::memory_order_release);  // then it is its owner's, which may make another one of it
 }
 
 /// The same for a receive of another thread's, which may have gone to sleep meanwhile.
@@ -89,7 +89,7 @@ bool Endpoint::finish(Receiving& receiving) {
   return true;
 }
 
-/// Asked by threads that wait for something else: what nobody has come for, or nullptr. With the lock.
+/// Asked by threads that wait for something else: the receive that no thread has come for, or nullptr. With the lock.
 Receiving* Endpoint::take_what_waits_long() {
   if (++looks_past_left_ < (sched::waiters_may_sleep() ? kLooksBeforeSleep : kLooksPastLeft)) {
     return nullptr;

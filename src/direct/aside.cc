@@ -1,9 +1,10 @@
 // Content that its sender copies aside into message memory, so that the sender need not wait for its receiver; see endpoint.h
 // and transfer.h.
 //
-// How much may lie there is bounded: what is as short as what every MPI library buffers always may, other content as far as the
-// rank's share of memory allows, since message memory cannot leave. Long content is reserved in the budget. Where there is no
-// room, content that cannot stay where it is goes through a ring instead (streaming.cc), and its sender waits.
+// The amount that may lie there is bounded. Content as short as every MPI library buffers always may lie there; other content
+// may as far as the rank's share of memory allows, since message memory cannot leave. Long content is reserved in the budget.
+// Where there is no room, content that cannot stay where it is goes through a ring instead (streaming.cc), and its sender
+// waits.
 #include <algorithm>
 
 #include "direct/copy.h"
@@ -15,12 +16,14 @@
 namespace headroom::direct {
 namespace {
 
-/// What is copied aside while memory is short, as long as all of it is no more than what may be held; other content streams.
+/// The longest content that is copied aside while memory is short, as long as all copies are no more than may be held; other
+/// content streams.
 constexpr uint64_t kLargestAsideShort = 1 << 20;
-/// What may be copied aside of shorter content while memory is enough: this part of the rank's share, and no more than so much.
+/// The limit for shorter content that is copied aside while memory is enough: this part of the rank's share, and no more than
+/// so much.
 constexpr int64_t kAsidePart = 8;
 constexpr int64_t kMostAside = 64 << 20;
-/// What has waited so long for room is copied aside without it: its receiver may wait for what comes next.
+/// Content that has waited so long for room is copied aside without it: its receiver may wait for the message that comes next.
 constexpr uint64_t kDeniedNs = 100'000'000;
 
 }  // namespace
@@ -36,8 +39,8 @@ uint64_t Endpoint::most_aside() const {
   return static_cast<uint64_t>(std::min(part, kMostAside));
 }
 
-/// Whether content of so many bytes may be copied aside, which takes `more` memory. What is as short as what every library
-/// buffers always may, and what is so long that it is reserved in the budget may as far as the budget has room.
+/// Whether content of so many bytes may be copied aside, which takes `more` memory. Content as short as every library buffers
+/// always may. Content so long that it is reserved in the budget may as far as the budget has room.
 bool Endpoint::has_room_aside(uint64_t bytes, uint64_t more) const {
   if (bytes <= kLargestPayload || (bytes >= kRingBytes && !pager::is_armed())) {
     return true;
@@ -50,7 +53,7 @@ bool Endpoint::has_room_aside(uint64_t bytes, uint64_t more) const {
 /// Copies the content into message memory; false if it may not, or cannot, be there. `must`: nobody may wait for its receiver.
 bool Endpoint::set_aside(Sending& sending, bool must) {
   const uint64_t bytes = sending.content.bytes;
-  // What streams while memory is short does so although nobody may wait: it is its sender's to see to that.
+  // Content that streams while memory is short does so although nobody may wait: its sender has to see to that.
   const bool may_stream = bytes > kSmallRingBytes && pager::is_armed();
   if ((may_stream && bytes > kLargestAsideShort) || ((may_stream || !must) && !has_room_aside(bytes, bytes))) {
     return false;
@@ -68,9 +71,9 @@ bool Endpoint::set_aside(Sending& sending, bool must) {
   return done;
 }
 
-/// The same of content that cannot stay where it is. Where there is no room, what needs no more than a small ring is copied all
-/// the same, and its sender waits. What is longer waits with a small ring (begin_stream()), so that no send which is not
-/// complete takes more memory than the content that its program keeps for it.
+/// The same of content that cannot stay where it is. Where there is no room, content that needs no more than a small ring is
+/// copied all the same, and its sender waits. Longer content waits with a small ring (begin_stream()), so that no incomplete
+/// send takes more memory than the content that its program keeps for it.
 bool Endpoint::set_aside_at_once(Sending& sending) {
   if (set_aside(sending, sending.member == session_->index)) {
     return true;

@@ -1,8 +1,9 @@
 // Cross-memory attach: copying to or from memory of another process that is not shared, such as its stack or its small
 // allocations, with process_vm_readv and process_vm_writev: one copy, made by the kernel.
 //
-// Whether that is allowed is tried, not assumed: security modules, containers and user identities forbid it here and there. A
-// process tries to read from each whose messages it begins to receive, and says in its Root (endpoint.h) whether it could.
+// A process tries whether that is allowed, and does not assume it: security modules, containers and user identities forbid it
+// here and there. It tries to read from each process whose messages it begins to receive, and says in its Root (endpoint.h)
+// whether it could.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // While this process is in a blocking call of the MPI library, node-mates may need it: a synchronous send to a receive that is
-// posted here must end (it may be what the others are kept from that same call by), and so must a long message that goes
-// through a ring. Its own thread cannot do that, so a thread of Headroom's does, for as long as the call lasts and only when it
-// is rung by a rank that has waited a while. Outside such calls it touches nothing.
+// posted here must end (it may be all that keeps the others from that same call), and so must a long message that goes through
+// a ring. Its own thread cannot do that, so a thread of Headroom's does, for as long as the call lasts and only when it is rung
+// by a rank that has waited a while. Outside such calls it touches nothing.
 #include "base/own_threads.h"
 #include "direct/endpoint.h"
 #include "trace/counters.h"
@@ -91,7 +91,7 @@ void* Endpoint::help(void* endpoint) {
       base::futex_wait(&root.away_bell, 0, -1, true);
     }
     self.lock_.lock();
-    // acquire: pairs with go_away(), so what that thread has done before is seen, though it took no lock.
+    // acquire: pairs with go_away(), so the work that the program's thread has done before is seen, though it took no lock.
     if (root.away.load(std::memory_order_acquire) != 0) {
       trace::count(trace::Counter::kHelpedWhileAway);
       self.helping_ = true;

@@ -75,7 +75,7 @@ void Endpoint::post_record(OutgoingRecord* out) {
   trace::count(Counter::kBetweenRecordsQueued);
 }
 
-/// Sends what has waited for `peer` to take what came before.
+/// Sends the records that have waited for `peer` to take those before them.
 void Endpoint::send_queued(RemotePeer& peer) {
   while (peer.first != nullptr && peer.sent - peer.they_took < kWindow) {
     OutgoingRecord* const out = peer.first;
@@ -88,7 +88,7 @@ void Endpoint::send_queued(RemotePeer& peer) {
   }
 }
 
-/// Says what was taken of a rank that gets no other record.
+/// Tells a rank that gets no other record how much was taken of it.
 void Endpoint::tell_taken(int rank) {
   const RemotePeer& peer = between_.peers[rank];
   if (peer.we_took - peer.we_told >= kWindow / 2 && !between_.ending) {
@@ -117,7 +117,7 @@ SendOutcome Endpoint::send_to_other_node(int member, const Envelope& envelope, c
   const int rank = rank_of_member(member);
   trace::count(Counter::kMessagesBetween);
   trace::count(Counter::kMessagesBetweenBytes, content.bytes);
-  // What waits here for a receiver that does not keep up is bounded like what is copied aside.
+  // Records that wait here for a receiver that does not keep up are bounded like content that is copied aside.
   const bool waits = between_.peers[rank].first != nullptr;
   const uint64_t largest = pager::is_armed() ? kLargestEagerShort : kLargestEager;
   if (!synchronous && content.bytes <= largest && (!waits || between_.queued_bytes < most_aside())) {
@@ -146,7 +146,7 @@ SendOutcome Endpoint::send_to_other_node(int member, const Envelope& envelope, c
   return SendOutcome::kPending;
 }
 
-/// Puts what came from another node into this process's own channel.
+/// Puts a message from another node into this process's own channel.
 void Endpoint::take_remote_message(int rank, const WireRecord& wire) {
   const bool eager = wire.kind == WireKind::kEager;
   const bool fits = eager && wire.bytes <= kLargestPayload;
@@ -163,7 +163,7 @@ void Endpoint::take_remote_message(int rank, const WireRecord& wire) {
   Transfer& transfer = *new (record->payload()) Transfer{};
   transfer.bytes = wire.bytes;
   if (eager) {
-    // As what the helper has copied aside (away.cc): the receiver gives the copy back.
+    // As content that the helper has copied aside (away.cc): the receiver gives the copy back.
     void* const aside = memory_.allocate(wire.bytes);
     if (aside == nullptr) {
       memory_.die_without("a message of another node");
@@ -222,7 +222,7 @@ void Endpoint::take_wire_record(int rank, const WireRecord& wire, uint64_t bytes
   tell_taken(rank);
 }
 
-/// Whether somebody of this process waits for something of the network's.
+/// Whether this process waits for something of the network's.
 bool Endpoint::expects_network() const {
   return between_.on && (between_.expected > 0 || between_.sendings > 0 || between_.flying != nullptr || between_.queued > 0 ||
                          between_.pieces != nullptr || between_.arrivals != nullptr);

@@ -8,15 +8,15 @@
 //                   ◄─────────────────────────────────────── ASK  for the next, two under way at a time
 //                   ◄─────────────────────────────────────── END  from then on the sender may write its memory
 //
-// What comes from another node is put into the channel from this process to itself: a short message as a record like any, one
-// that fits no such record as content that was copied aside, a long one as a stream without a ring, whose content is asked for
-// when it is claimed. So receives, probes and cancelled messages know
-// nothing of nodes. Both sides hold a piece's memory while it is under way; where that may not be held, or has gaps, a piece
-// goes through message memory. A sender that would not wait copies its content aside, as inside a node.
+// A message from another node is put into the channel from this process to itself: a short one as a record like any, one that
+// fits no such record as content that was copied aside, a long one as a stream without a ring. The receiver asks for the
+// content of a long message when it claims it. So receives, probes and cancelled messages know nothing of nodes. Both sides
+// hold a piece's memory while it is under way; where that may not be held, or has gaps, a piece goes through message memory. A
+// sender that would not wait copies its content aside, as inside a node.
 //
 // Records to one rank go in order, and no more than kWindow units of them lie between its taking and our sending, so that they
-// do not pile up in the library; others wait here. What was taken is said in each record, and by one of its own (TAKEN) if
-// there is none to send.
+// do not pile up in the library; others wait here. Each record says how much its sender has taken, and a record of its own
+// (TAKEN) says it if there is no other to send.
 #pragma once
 
 #include <cstdint>
@@ -92,7 +92,7 @@ inline constexpr uint64_t kMostCardPieces = 32768;
 /// After so many failures of a card towards a rank the library carries all that comes from it.
 inline constexpr uint32_t kMostFailures = 4;
 
-/// What is known of a rank on another node.
+/// This process's state for a rank on another node.
 struct RemotePeer {
   uint32_t sent;       // units to it
   uint32_t they_took;  // of these, as it has said
@@ -166,7 +166,7 @@ enum class CardHold : uint8_t { kHeld, kNoRoom, kImpossible };
 /// How long a piece may be now.
 uint64_t network_piece_bytes();
 
-/// What the endpoint keeps for messages between nodes.
+/// The endpoint's state for messages between nodes.
 struct BetweenNodes {
   NetworkFunctions network = {};
   bool on = false;

@@ -9,12 +9,12 @@
 //   lets go of what has come, holds and maps the next, READY ────►
 //                                     ◄── END ──────────────────     the sender lets go of all
 //
-// What the card has mapped already needs no asking, and then the OFFER says where the first piece is.
+// Memory that the card has mapped already needs no asking, and then the OFFER says where the first piece is.
 //
-// Both sides' memory is held while the card may use it, so nothing is pinned and nothing can be taken away under the card; that
-// its pages are mapped is a matter of speed alone. The sender's memory may be read at any moment from the OFFER on, so such
-// content is not copied aside. Queue pairs are made when a rank first reads from another (CONNECT, CONNECTED). What the card
-// cannot read, or fails to, the library carries in pieces.
+// Both sides' memory is held while the card may use it, so nothing is pinned and nothing can be taken away under the card;
+// mapping its pages is a matter of speed alone. The sender's memory may be read at any moment from the OFFER on, so such
+// content is not copied aside. Queue pairs are made when a rank first reads from another (CONNECT, CONNECTED). The library
+// carries in pieces the content that the card cannot read, or fails to read.
 #include <algorithm>
 #include <cstring>
 
@@ -188,8 +188,8 @@ bool Endpoint::offer_to_card(Sending& sending, OutgoingRecord* offer) {
   return true;
 }
 
-/// Answers the receiver: `piece` can be read, or, without one, that it is to ask once more when all has come that it reads now
-/// (`later`), or to have the library carry the rest.
+/// Answers the receiver: it can read the piece that was held last (`is_held`), or is to ask once more when all that it reads
+/// now has come (`later`), or is to have the library carry the rest.
 void Endpoint::send_ready(Sending& sending, bool is_held, bool later) {
   OutgoingRecord* const out = make_record(rank_of_member(sending.member), WireKind::kReady, 0);
   if (is_held) {
@@ -399,7 +399,7 @@ bool Endpoint::read_ready(Receiving& receiving, Arrival& arrival, uint64_t wante
   return true;
 }
 
-/// Once nothing of a broken connection is under way, it goes; what comes next from that rank makes another one.
+/// Once nothing of a broken connection is under way, it goes; the next content from that rank makes another one.
 void Endpoint::end_broken_connection(RemotePeer& peer) {
   if (peer.reading != Reading::kBroken || peer.reads > 0) {
     return;
@@ -410,7 +410,7 @@ void Endpoint::end_broken_connection(RemotePeer& peer) {
   trace::count(Counter::kRdmaConnectionsFailed);
 }
 
-/// All reads of a piece are over. They end in the order in which they were posted, so what has come is whole as far as it goes.
+/// All reads of a piece are over. They end in the order in which they were posted, so the content that has come has no holes.
 void Endpoint::finish_read(NetworkPiece& piece) {
   Arrival& arrival = *piece.arrival;
   RemotePeer& peer = between_.peers[arrival.rank];

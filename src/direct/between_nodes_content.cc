@@ -1,8 +1,8 @@
 // Long content between nodes: the sender's and the receiver's pieces; see between_nodes.h.
 //
-// A piece's memory is held while the library reads or writes it. How much is held so is bounded while memory is short, apart
-// for what goes out and what comes in, so that neither waits for the other. A sender without room copies the piece through
-// message memory at once, a receiver asks later; what has gaps is copied on both sides.
+// A piece's memory is held while the library reads or writes it. The amount that is held so is bounded while memory is short,
+// separately for pieces that go out and pieces that come in, so that neither waits for the other. A sender without room copies
+// the piece through message memory at once, a receiver asks later; content with gaps is copied on both sides.
 #include <algorithm>
 #include <cstring>
 
@@ -62,7 +62,7 @@ void Endpoint::release_remote_sending(Sending* sending) {
   --between_.sendings;
 }
 
-/// Asks the receiver to pass over the message. Whether it does is known when the message ends.
+/// Asks the receiver to pass over the message. The message's end tells whether it does.
 void Endpoint::cancel_remote_sending(Sending* sending, bool* cancelled) {
   sending->was_cancelled = cancelled;
   OutgoingRecord* const out = make_record(rank_of_member(sending->member), WireKind::kCancel, 0);
@@ -126,7 +126,7 @@ NetworkPiece* Endpoint::begin_piece() {
   return piece;
 }
 
-/// Counts what comes in through message memory like what is held; false if it may not now.
+/// Counts a piece that comes in through message memory like one that is held; false if it may not come now.
 bool Endpoint::count_bounce(NetworkPiece& piece) {
   constexpr uint64_t kMostWhileEnough = 64 << 20;
   const uint64_t most = pager::is_armed() ? pager::largest_optional_hold() / 2 : kMostWhileEnough;
@@ -230,7 +230,7 @@ Arrival* Endpoint::find_arrival(int rank, uint64_t transfer) {
   return arrival;
 }
 
-/// The sender wants its message back: it is, if nobody has it.
+/// The sender wants its message back, and gets it unless a receive has it.
 void Endpoint::cancel_arrival(int rank, uint64_t transfer) {
   Arrival* const arrival = find_arrival(rank, transfer);
   TransferState streaming = TransferState::kStreaming;

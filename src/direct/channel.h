@@ -9,7 +9,7 @@
 // by both, the writer may use the chunk again.
 //
 // A header's word is written last (release) and is 0 before: the writer clears the word behind each record before it
-// publishes the record. A writer that dies leaves whole records only; what it had not published is never seen.
+// publishes the record. A writer that dies leaves whole records only; a record that it had not published is never seen.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline constexpr uint64_t kChunkBytes = 32 << 10;
 inline constexpr uint64_t kHalfBytes = kLineBytes / 2;
 inline constexpr uint32_t kChunkHalves = kChunkBytes / kHalfBytes;
 
-/// What a record is. 0 means that there is none yet.
+/// The kind of a record. 0 means that there is none yet.
 enum class RecordKind : uint32_t {
   kNone = 0,
   kPayload,   // a message whose content follows
@@ -48,11 +48,11 @@ struct alignas(8) RecordHeader {
 static_assert(sizeof(RecordHeader) == 24);
 
 inline constexpr uint64_t kLinePayload = kLineBytes - sizeof(RecordHeader);  // fits in one line with the header
-/// The largest payload of one record: chunks are neither wasted by records that nearly fill them.
+/// The largest payload of one record, so that no chunk is wasted by records that nearly fill it.
 inline constexpr uint64_t kLargestPayload = (8 << 10) - sizeof(RecordHeader);
 
 inline constexpr uint32_t kBurst = 8;  // half lines
-/// What a record with 2 KiB needs: as many are owned ahead at most.
+/// The half lines that a record with 2 KiB needs: as many are owned ahead at most.
 inline constexpr uint32_t kMostAhead = 66;
 
 /// Between two looks at a line that the other side is to write.
@@ -115,7 +115,7 @@ class ChannelWriter {
   /// Room for a record with `bytes` (at most kLargestPayload) of payload; nullptr if there is no memory for another chunk.
   /// `on_line`: it begins on a line.
   RecordHeader* begin(uint64_t bytes, bool on_line = true) {
-    if (half_ + halves_for(bytes) + 2 >= kChunkHalves) {  // what may be skipped and the last half stay for kNextChunk
+    if (half_ + halves_for(bytes) + 2 >= kChunkHalves) {  // a half to skip and the last one stay for kNextChunk
       return next_chunk() ? header_at(half_) : nullptr;
     }
     if (on_line && half_ % 2 != 0) {
@@ -186,7 +186,7 @@ class ChannelWriter {
   ChunkHead* latest_filled_ = nullptr;
   uint32_t half_ = kFirstHalf;
   uint32_t owned_to_ = kFirstHalf;  // lines before this half line were made this core's
-  uint32_t ahead_ = kBurst;         // what the next record is likely to need
+  uint32_t ahead_ = kBurst;         // half lines that the next record is likely to need
   uint32_t shorter_in_a_row_ = 0;   // records that needed less
   uint64_t first_chunk_ = 0;
   uint64_t chunk_count_ = 0;

@@ -125,8 +125,8 @@ struct Processor {
   bool has_avx512 = false;
 };
 
-/// What the processor has and the kernel keeps for each thread. Asked by instructions: the compiler's own question
-/// (__builtin_cpu_supports) is answered by its library, and that of some compilers always says no.
+/// The features that the processor has and whose registers the kernel keeps for each thread. Asked by instructions: the
+/// compiler's own question (__builtin_cpu_supports) is answered by its library, and that of some compilers always says no.
 Processor this_processor() {
   Processor found;
   unsigned eax = 0;

@@ -6,7 +6,7 @@
 
 namespace headroom::direct {
 
-/// From here on a copy goes past the cache, with no line read to be overwritten: what was copied first would have left the
+/// From here on a copy goes past the cache, with no line read to be overwritten: the bytes copied first would have left the
 /// cache by the end of it. A quarter of the largest cache, since source and target go through the caches of both sides.
 uint64_t past_cache_from();
 

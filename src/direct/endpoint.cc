@@ -52,7 +52,7 @@ Endpoint::Taken Endpoint::enter() {
 void Endpoint::wake(int member) {
   Root& root = root_of(member);
   if (sched::waiters_may_sleep()) {
-    // What was published comes before the look at whether anybody sleeps; the other side does it the other way round.
+    // The record is published before the look at whether anybody sleeps; the other side does it the other way round.
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   if (root.sleeping.load(std::memory_order_relaxed) != 0) {
@@ -137,7 +137,7 @@ void Endpoint::unpost(Receiving& receiving) {
 bool Endpoint::hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes) {
   ++asked_about_;
   while (auto* receiving = static_cast<Receiving*>(posted_.find(envelope))) {
-    if (helping_ && (unasked_ || receiving->claim_message != nullptr)) {  // what comes later must not overtake what was left
+    if (helping_ && (unasked_ || receiving->claim_message != nullptr)) {  // later messages must not overtake those left
       acknowledge(record, member);
       unasked_ = true;
       return false;
@@ -156,7 +156,7 @@ bool Endpoint::hand_over(const Envelope& envelope, RecordHeader* record, int mem
   return false;
 }
 
-/// What the helper had to leave, in the order in which it came.
+/// Hands over the messages that the helper had to leave, in the order in which they came.
 void Endpoint::ask_what_was_not_asked() {
   unasked_ = false;
   for (auto* message = static_cast<Message*>(unexpected_.first()); message != nullptr;) {
@@ -312,7 +312,7 @@ bool Endpoint::take_waiting(Receiving& receiving, bool looks) {
   if (take_next(receiving)) {
     return true;
   }
-  // What the helper had to leave is asked about first: it belongs to receives that were posted before.
+  // Messages that the helper had to leave are asked about first: they belong to receives that were posted before.
   if (looks || unasked_) {
     (void)progress_locked();
   }

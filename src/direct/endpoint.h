@@ -5,9 +5,9 @@
 // Transfer that lies there (sending.cc). Nothing here waits: a call that must wait makes progress and pauses in turn
 // (waiting.h).
 //
-// Knows nothing of MPI's types: whom to send to is a member of the node session, what is sent is a Content, and a message is
-// told by its Envelope. Thread-safe if told so: one lock, and long content is copied without it (apart.cc). What is kept for
-// each message lies in private memory of its own, and no call allocates from the program's heap.
+// The endpoint knows nothing of MPI's types: a receiver is a member of the node session, the data sent are a Content, and a
+// message is told by its Envelope. Thread-safe if told so: one lock, and long content is copied without it (apart.cc). The
+// state of each message lies in private memory of its own, and no call allocates from the program's heap.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,10 @@ inline constexpr uint64_t kInlineBytes = 512;
 /// The same where nobody answers, and so nobody waits for lines (MPI_Bcast, Reduce): 4 KiB on 2 ranks 0.74 us an operation if
 /// it is fetched, 0.28 so.
 inline constexpr uint64_t kOneWayInlineBytes = 4096;
-/// What records hold when memory is short, since theirs cannot leave, or the receiver lags behind.
+/// The content that records hold when memory is short, since their memory cannot leave, or when the receiver lags behind.
 inline constexpr uint64_t kLeastInlineBytes = 128;
 
-/// What others look for in a member's area.
+/// The head of a member's area, which the others look for.
 struct Root {
   alignas(64) std::atomic<uint32_t> sleeping;  // the owner sleeps, or is about to
   std::atomic<uint32_t> bell;                  // futex; changed to wake it
@@ -134,7 +134,7 @@ struct Message : UnexpectedMessage {
   Message* next = nullptr;
 };
 
-/// What MPI_Probe says of a message.
+/// The facts that MPI_Probe tells of a message.
 struct Found {
   Envelope envelope;
   uint64_t bytes;
@@ -156,8 +156,8 @@ enum class SendKind : uint8_t {
 
 enum class SendOutcome { kComplete, kPending, kNoMemory };
 
-/// What is about to be filled whole, as a receiver's memory is, need not be read from storage before. Costs a look at each
-/// block.
+/// Tells the pager that memory is about to be filled whole, as a receiver's is, so that it need not be read from storage
+/// before. Costs a look at each block.
 void expect_overwriting(const Content& to);
 /// The same of a copy within this process's memory, as far as `from` fills it; not if they overlap, which MPI forbids.
 void expect_overwriting(const Content& to, const Content& from);
@@ -175,7 +175,7 @@ class Endpoint {
   bool open(const node::Session& session, const int* members, int count, char* mapped = nullptr);
   /// From now on calls may come from several threads; this one has called so far.
   void expect_threads() { threads_.expect_several(); }
-  /// Those that call: others of the layer's locks are theirs too.
+  /// The threads that call: others of the layer's locks are theirs too.
   [[nodiscard]] base::CallingThreads& threads() { return threads_; }
   [[nodiscard]] bool is_open() const { return open_; }
   [[nodiscard]] MessageMemory& memory() { return memory_; }
@@ -214,7 +214,7 @@ class Endpoint {
   void receive_message(Message* message, Receiving& receiving);
 
   /// Looks at the channels and moves what can be moved. True if anything came. Takes so many records of each channel at most,
-  /// so that a sender who floods this process does not keep it from everything else.
+  /// so that a sender that floods this process does not keep it from everything else.
   bool progress();
   /// Whether the last look has left records in a channel: then nobody will ring for them.
   [[nodiscard]] bool has_left_records() const { return has_left_records_.load(std::memory_order_relaxed); }
@@ -240,7 +240,7 @@ class Endpoint {
   /// This rank is done with it; `ranks` of its communicator by its owner, 0 by the others.
   void let_go_of(Tally* tally, int ranks);
 
-  /// Around a blocking call of the MPI library: what node-mates need of this process meanwhile is done by a thread of its own.
+  /// Around a blocking call of the MPI library: a helper thread does what node-mates need of this process meanwhile.
   void go_away();
   void come_back();
   /// Whether node-mates may need this process while it waits for something else: it has receives posted, or a message is under
@@ -249,14 +249,15 @@ class Endpoint {
     return threads_.may_be_several() || posted_.count() != 0 || streams_in_ != nullptr || streams_out_ != nullptr ||
            expects_network();
   }
-  /// Called now and then by those who wait: ends this process if one that it exchanges messages with ended a while ago without
-  /// leaving, since what is waited for may never come.
+  /// Called now and then by threads that wait: ends this process if one that it exchanges messages with ended a while ago
+  /// without leaving, since the awaited message may never come.
   void end_if_peers_are_lost();
   /// Ends this process: the memory of `member`, which it was using, cannot be had any more.
   [[noreturn]] void report_lost(int member);
   /// Asks processes that are away to look at their channels.
   void ring_away();
-  /// What a rank that waits or polls does at times: rings those whose helpers may be needed, and ends if a rank has died.
+  /// Called at times by a rank that waits or polls: rings the ranks whose helpers may be needed, and ends this one if a rank
+  /// has died.
   void look_after_peers();
   [[nodiscard]] Root& root_of(int member) { return *memory_.root<Root>(member); }
   [[nodiscard]] Root& own_root() { return *memory_.root<Root>(session_->index); }
@@ -481,7 +482,7 @@ class Endpoint {
 /// This process's.
 Endpoint& endpoint();
 
-/// The endpoint for those who do not link with it: the MPI backends.
+/// The endpoint for code that does not link with it: the MPI backends.
 struct EndpointFunctions {
   base::CallingThreads* (*expect_threads)();
   SendOutcome (*send)(int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,

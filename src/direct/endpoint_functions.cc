@@ -1,7 +1,7 @@
 // The endpoint as the backends see it: a table of functions; see endpoint.h.
 //
 // There is a backend for each of MPI's binary interfaces, a library of its own that is loaded when it is known which one the
-// program uses (mpi/library.cc). It is linked with nothing of this folder, so what it may call is handed to it.
+// program uses (mpi/library.cc). It is linked with nothing of this folder, so the functions that it may call are handed to it.
 #include "direct/endpoint.h"
 
 namespace headroom::direct {

@@ -155,7 +155,7 @@ class Folding final : public PieceAction {
   void straight(uint64_t bytes) override {
     fold_held(endpoint_, part_, there_, &from_, fetches_ ? &before_ : nullptr, bytes, how_);
   }
-  // Operands lie in the first half of the bounce, what was there before in the second.
+  // Operands lie in the first half of the bounce, the previous content in the second.
   void before_hold(char* bounce, uint64_t bytes) override {
     if (how_.what != Fold::What::kNothing) {
       Walk into({bounce, bytes, nullptr});

@@ -108,7 +108,7 @@ void by_bounce(Endpoint& endpoint, const WindowPart& part, Walk& ahead, const Pi
     endpoint.memory().die_without("one-sided communication");
   }
   const char* const end = piece.begin + piece.reach;
-  const uint64_t most = kBounceBytes / 2 / grain * grain;  // what is read may overlap
+  const uint64_t most = kBounceBytes / 2 / grain * grain;  // content that is read may overlap
   for (uint64_t done = 0; done < piece.bytes;) {
     const uint64_t left = piece.bytes - done < most ? piece.bytes - done : most;
     const Piece part_of_it = next_piece(ahead, left_in_block(part, ahead.piece()), left, grain);

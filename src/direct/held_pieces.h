@@ -19,7 +19,7 @@ struct OwnSide {
   bool written;            // else it is read
 };
 
-/// What is done with each piece of `bytes` bytes, in order.
+/// The work on each piece of `bytes` bytes, in order.
 class PieceAction {
  public:
   /// The piece is held, and this process's side is there.

@@ -1,5 +1,5 @@
-// What is held for receivers, so that content which goes to many of them (a broadcast, an allgather) counts once: how much a
-// rank may hold is limited while memory is short (pager::largest_optional_hold), and what exceeds that is copied through
+// The spans that are held for receivers, so that content for many of them (a broadcast, an allgather) counts once. The amount
+// that a rank may hold is limited while memory is short (pager::largest_optional_hold); content beyond it is copied through
 // message memory, for each receiver again.
 //
 // Contents are the same if they lie at the same address and are as long; others count each for itself, even if they overlap,
@@ -14,7 +14,7 @@ namespace headroom::direct {
 
 class HeldSpans {
  public:
-  /// What is held of blocks.
+  /// The bytes of the blocks that are held.
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
   /// Whether bytes() stays as it is if `span` is held once more.
@@ -36,7 +36,7 @@ class HeldSpans {
     }
   }
 
-  /// What was added before. (Whether it was the one in the table or one for itself makes no difference to the sum.)
+  /// Drops a span that was added before. (The sum is the same for the one in the table and for one that counted for itself.)
   void drop(const Span& span, uint64_t block_bytes) {
     --holds_;
     Entry* const same = find(span, kMostUses + 1);

@@ -70,7 +70,7 @@ inline void keep(Layout* layout) {
 /// Gives a reference back; the owner of the layout alone may call this.
 void let_go(Layout* layout, MessageMemory& memory);
 
-/// What is done with content that arrives instead of overwriting what is there: a reduction's operation.
+/// An operation that arriving content goes through, instead of overwriting the content there: a reduction's.
 struct Combine {
   void (*apply)(const Combine& self, const void* from, void* into, uint64_t bytes);
 };
@@ -117,7 +117,7 @@ class Walk {
   /// Passes `bytes` bytes, any number up to left(), without looking at each piece.
   void skip(uint64_t bytes);
 
-  /// What lies ahead in pieces of `bytes` bytes, at most piece_bytes(): so many, each `step` after the one before.
+  /// The pieces ahead, of `bytes` bytes each (at most piece_bytes()): so many, each `step` after the one before.
   struct Row {
     int64_t step;
     uint64_t count;

@@ -1,4 +1,4 @@
-// Matching: which receive a message belongs to.
+// Matching: finding the receive that a message belongs to.
 //
 // Each process matches for itself what arrives for it, in private memory: posted receives wait in one queue, messages that
 // nobody has asked for yet in another. MPI's order holds because messages of one sender arrive in the order in which they were
@@ -20,14 +20,15 @@ namespace headroom::direct {
 
 inline constexpr int32_t kAny = -1;
 
-/// What messages and receives are compared by. `source` is a rank of the communicator, `context` stands for the communicator.
+/// The values by which messages and receives are compared. `source` is a rank of the communicator, `context` stands for the
+/// communicator.
 struct Envelope {
   uint64_t context;
   int32_t source;  // kAny: a receive from anybody
   int32_t tag;     // kAny: any tag; tags themselves are not negative
 };
 
-/// Which of source and tag a receive leaves open; also the number of the index that serves it.
+/// The parts of source and tag that a receive leaves open; also the number of the index that serves it.
 enum OpenParts : unsigned { kExact = 0, kAnySource = 1, kAnyTag = 2, kAnyBoth = 3 };
 inline constexpr unsigned kIndexes = 4;
 
@@ -145,7 +146,7 @@ class Index {
   Bucket first_buckets_[kFirstRoom] = {};
 };
 
-/// Base of what waits for a message.
+/// Base of a receive that waits for a message.
 struct PostedReceive {
   Envelope envelope = {};
   uint64_t order = 0;

@@ -19,7 +19,7 @@ using base::system_call;
 constexpr uint64_t kAlignment = 1 << 20;      // of the mapping; larger pieces are aligned to this only
 constexpr uint64_t kLargePiece = 1 << 20;     // from here on memory goes back to the system
 constexpr uint64_t kMiddlePiece = 256 << 10;  // the same, unless it may be kept
-constexpr uint64_t kSmallPieces = 64 << 10;   // what small sizes are cut from
+constexpr uint64_t kSmallPieces = 64 << 10;   // pieces that small sizes are cut from
 
 int size_class(uint64_t bytes) {
   const uint64_t units = (bytes + kSmallestPiece - 1) / kSmallestPiece;

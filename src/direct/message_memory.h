@@ -1,10 +1,10 @@
-// Message memory: what the processes of a node write messages for each other into.
+// Message memory: the memory into which the processes of a node write messages for each other.
 //
 // One file in memory, mapped whole by every process, with an area for each: the owner of an area allocates from it, everybody
-// reads and writes there. What passes between processes are offsets from the beginning of the mapping. It never pages: it is
-// neither evictable nor locked, grows as it is used, and its size is counted in the ledger (docs/dev/direct.md). Small pieces
-// are for channels and transfers, large ones for content that is copied aside; what is given back is kept for the next of that
-// size.
+// reads and writes there. Processes pass each other offsets from the beginning of the mapping. Message memory never pages: it
+// is neither evictable nor locked, grows as it is used, and its size is counted in the ledger (docs/dev/direct.md). Small
+// pieces are for channels and transfers, large ones for content that is copied aside; a piece that is given back is kept for
+// the next of that size.
 //
 // Thread-safe. Allocates nothing elsewhere.
 #pragma once
@@ -51,7 +51,7 @@ class MessageMemory {
   /// those from 1 MiB on no more than kMostKept is.
   void release(void* piece, uint64_t bytes, bool may_keep = false);
 
-  /// Ends the process, since allocate() had nothing for `what` that cannot do without.
+  /// Ends the process, since allocate() had nothing for `what`, which cannot do without.
   [[noreturn]] void die_without(const char* what) const;
 
   [[nodiscard]] uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }

@@ -1,15 +1,16 @@
-// The network as the endpoint uses it: what the MPI backend gives it so that messages between nodes are matched here, too.
+// The network as the endpoint uses it: the functions that the MPI backend gives it so that messages between nodes are matched
+// here, too.
 //
 // A *record* is up to kRecordBytes long and comes in the order in which its sender sent it. A *piece* of content comes where
-// the receiver has asked for it: it names a tag of its own. Whatever goes wrong in the library ends the job there. Nothing here
-// waits, and calls come from the program's threads alone, with the endpoint's lock.
+// the receiver has asked for it: it names a tag of its own. A failure in the library ends the job there. Nothing here waits,
+// and calls come from the program's threads alone, with the endpoint's lock.
 #pragma once
 
 #include <cstdint>
 
 namespace headroom::direct {
 
-/// What is under way: a request of the library's.
+/// A transfer under way: a request of the library's.
 struct NetworkTransfer;
 
 struct NetworkFunctions {
@@ -19,7 +20,7 @@ struct NetworkFunctions {
   NetworkTransfer* (*receive_piece)(int rank, int tag, void* into, uint64_t bytes);
   /// Whether it is done; then it is gone.
   bool (*is_done)(NetworkTransfer* transfer);
-  /// The next record that has come, and who sent it; nullptr if there is none. It stays until the next call.
+  /// The next record that has come, and the rank that sent it; nullptr if there is none. It stays until the next call.
   const void* (*next_record)(int& rank, uint64_t& bytes);
 };
 

@@ -15,8 +15,8 @@ bool is_watched(const node::Session& session, int member) {
 
 uint64_t amount_of(const PeerRange& range) { return arena::kHold + (range.write ? arena::kWriteHold : 0); }
 
-/// What is read by another mapping need not be mapped in the peer; what is written must be such that the peer's pager would
-/// not have noticed the peer writing it either. `own`: this process's part is used where the program sees it.
+/// A block that is read by another mapping need not be mapped in the peer; one that is written must be such that the peer's
+/// pager would not have noticed the peer writing it either. `own`: this process's part is used where the program sees it.
 bool is_there(uint64_t word, bool write, bool own) {
   const uint64_t wanted = (write || own ? arena::kMapped : 0) | (write ? arena::kWritable : 0);
   return arena::state_of(word) == arena::kResident && (word & (wanted | arena::kShared)) == wanted;
@@ -72,8 +72,8 @@ bool take_peer_hold(const node::Session& session, const PeerRange& range, uint64
 void drop_peer_hold(const node::Session& session, const PeerRange& range) {
   const Blocks blocks = blocks_of(session, range);
   for (uint64_t block = blocks.first; block < blocks.first + blocks.count; ++block) {
-    // What was written under the hold happened before the peer's pager may write the block out, and before this process reads
-    // anything else (MPI_Win_flush).
+    // The writes under the hold come before the peer's pager may write the block out, and before this process reads anything
+    // else (MPI_Win_flush).
     blocks.words[block].fetch_sub(amount_of(range), std::memory_order_seq_cst);
   }
 }

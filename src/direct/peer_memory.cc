@@ -17,8 +17,8 @@ enum class Known : uint8_t { kNotTried, kThere, kRefused };
 std::atomic<Known> known[node::kMaxMembers];
 base::FutexLock opening;
 
-// Which stretches of each peer's partition were used already: a bit each. A stretch is what the kernel maps at a fault anyway
-// where it reads ("fault around"), and divides a block, so that it is held when a part of it is.
+// The stretches of each peer's partition that were used already: a bit each. A stretch is what the kernel maps at a fault
+// anyway where it reads ("fault around"), and divides a block, so that it is held when a part of it is.
 constexpr uint64_t kStretchBytes = 64 << 10;
 constexpr uint64_t kWordBits = 64;
 static_assert(arena::kBlockBytes % kStretchBytes == 0);

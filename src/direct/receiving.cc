@@ -265,7 +265,7 @@ void Endpoint::fetch_content(RecordHeader* record, const Content& into, int memb
   }
 }
 
-/// The second half: the record and what was done are for the lock.
+/// The second half, with the lock: counts the copy and gives the record back.
 void Endpoint::end_fetch(RecordHeader* record, const Content& into, int member) {
   const Transfer& transfer = transfer_of(record);
   const TransferState state = transfer.state.load(std::memory_order_relaxed);

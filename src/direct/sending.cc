@@ -56,7 +56,7 @@ RecordHeader* Endpoint::begin_own_record(const Envelope& envelope, uint64_t payl
   return begin_record(session_->index, envelope, payload, on_line, record) ? record : nullptr;
 }
 
-/// How long content may be that goes in the record although it could be fetched.
+/// The longest content that goes in the record although it could be fetched.
 uint64_t Endpoint::most_in_record(int member, SendKind kind) const {
   if (kind == SendKind::kBroadcast && !pager::is_armed()) {
     return kOneWayInlineBytes;
@@ -175,7 +175,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   keep(layout_of(content));
   if (!offer(*sending)) {
     if (!synchronous && content.bytes <= kLargestPayload) {
-      // What was begun is begun anew, as a record with the content.
+      // The send is begun anew, as a record with the content.
       let_go(layout_of(content), memory_);
       give_to(free_sendings_, sending);
       sending = nullptr;
@@ -201,7 +201,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
   one_more_in_a_row(member);
   wake(member);
   if (looks > 0 && content.layout == nullptr && content.bytes <= kBroughtBytes) {
-    // The receiver begins at the beginning. What it will come to later is brought nearer to it meanwhile.
+    // The receiver begins at the beginning. Content that it will come to later is brought nearer to it meanwhile.
     for (uint64_t ahead = content.bytes / 2; ahead < content.bytes; ahead += kLineBytes) {
       __builtin_prefetch(content.address + ahead, 0);
     }
@@ -308,7 +308,7 @@ bool Endpoint::is_finished(Sending* sending) {
 bool Endpoint::cancel(Sending* sending, bool* cancelled) {
   const bool elsewhere = is_on_other_node(sending->member);
   if (elsewhere) {
-    copy_aside(sending, false);  // what can be is complete without its receiver, and is not taken back
+    copy_aside(sending, false);  // a copied send is complete without its receiver, and is not taken back
   }
   const Guard guard(*this);
   if (elsewhere) {

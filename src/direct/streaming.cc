@@ -1,9 +1,9 @@
 // Content that goes through a ring in message memory: both sides; see endpoint.h and transfer.h.
 //
-// What cannot be read where it is, and may not be copied aside as a whole since memory is short, streams: the sender writes a
-// piece behind what it has written, the receiver takes what is there, and each says how far it is in two words of the transfer
-// and wakes the other. So a message of any size needs no more than its ring. A stream that its receiver cannot take (it is away
-// and must be asked first, or waits for itself) is copied aside after all.
+// Content that cannot be read where it is, and may not be copied aside as a whole since memory is short, streams. The sender
+// writes a piece behind what it has written, the receiver takes what is there, and each says how far it is in two words of the
+// transfer and wakes the other. So a message of any size needs no more than its ring. A stream that its receiver cannot take
+// (it is away and must be asked first, or waits for itself) is copied aside after all.
 #include <algorithm>
 
 #include "base/log.h"

@@ -6,10 +6,10 @@
 // goes on at once, and each of the others is over at its next turn: one switch each. With a processor for each rank a tree is
 // faster, since the ranks of a tally all write one line.
 //
-// Only the rank that has made it gives it back, into a list for tallies alone, and what it counts never starts again: a rank
-// that still looks whether its last barrier is over finds that it is. Operands lie in two sets of places that are used in turn:
-// who writes to one again has passed the barrier after its last use, which nobody passes who still reads there. That holds
-// within one communicator; another one has the tally only when all ranks of the one before have let go of it.
+// Only the rank that has made it gives it back, into a list for tallies alone, and its count never starts again: a rank that
+// still looks whether its last barrier is over finds that it is. Operands lie in two sets of places that are used in turn. A
+// rank that writes to one again has passed the barrier after its last use, and no rank passes that barrier while it still reads
+// there. That holds within one communicator; another one has the tally only when all ranks of the one before have let go of it.
 #pragma once
 
 #include <atomic>

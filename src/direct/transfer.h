@@ -1,6 +1,6 @@
 // A transfer: how the content of a message that does not fit a record reaches the receiver.
 //
-// It lies in the message's record, in the line that the receiver looks at anyway. Who does what is decided by one word:
+// It lies in the message's record, in the line that the receiver looks at anyway. One word decides which side does what:
 //
 //            ┌────────────── the receiver copies from the sender's memory ──────────────┐
 //   OFFERED ─┤                                                                          ├─► DONE
@@ -13,8 +13,8 @@
 //
 //   TAKEN ──► HELPED ──► DONE    the sender waits for its content to be copied, and offers to copy some of it (help_receiver())
 //
-//   STREAMING ─► STREAM_TAKEN ─► DONE    what may neither be held nor copied aside in whole goes through a ring, while both are
-//                                        in MPI; ─► COPYING_ASIDE if the receiver cannot take it (away.cc)
+//   STREAMING ─► STREAM_TAKEN ─► DONE    content that may neither be held nor copied aside in whole goes through a ring, while
+//                                        both are in MPI; ─► COPYING_ASIDE if the receiver cannot take it (away.cc)
 //
 // While it is OFFERED or TAKEN the sender's memory is held (pager::hold_for_peer). Both sides may copy, long content from its
 // beginning on, shorter if that takes long, since it is in neither's caches: pieces are claimed with a counter, and the
@@ -47,9 +47,9 @@ enum class TransferState : uint32_t {
   kDone
 };
 
-/// What both sides copy together is cut into pieces of at most this.
+/// Content that both sides copy together is cut into pieces of at most this size.
 inline constexpr uint64_t kPieceBytes = 128 << 10;
-/// From here on both sides copy. (What is read by attaching: kAttachSharedFrom.)
+/// From here on both sides copy. (Content that is read by attaching: from kAttachSharedFrom on.)
 inline constexpr uint64_t kSharedFrom = 2 * kPieceBytes;
 /// From here on both sides copy once the sender has waited.
 inline constexpr uint64_t kHelpedFrom = 64 << 10;
@@ -72,7 +72,7 @@ inline bool is_taken(TransferState state) { return state == TransferState::kTake
 
 inline Transfer& transfer_of(RecordHeader* record) { return *reinterpret_cast<Transfer*>(record->payload()); }
 
-/// What follows the first line where the content is so long that both sides may copy, or that it may have to stream.
+/// The lines after the first one where the content is so long that both sides may copy it, or that it may have to stream.
 struct alignas(kLineBytes) Sharing {
   // By the receiver, once, if both are to copy.
   char* target;  // in the receiver's partition unless attached

@@ -9,9 +9,9 @@
 namespace headroom::direct {
 namespace {
 
-constexpr uint32_t kSpins = 2;  // what is waited for mostly needs this processor
+constexpr uint32_t kSpins = 2;  // the rank that is waited for mostly needs this processor
 // Where ranks share processors, a rank that sleeps must be woken, perhaps on a processor that is busy while another one is
-// idle; who yields is where a processor becomes free. In turns the slot is needed by others.
+// idle; a rank that yields is where a processor becomes free. In turns the slot is needed by others.
 constexpr uint32_t kYields = 400;
 constexpr uint32_t kYieldsInTurns = 24;
 // Nobody wakes a rank whose message comes from another node.
@@ -20,7 +20,7 @@ constexpr uint32_t kEager = 400;
 constexpr uint32_t kSpinsOfThreads = 100;
 constexpr uint32_t kFirstPoke = 64;
 constexpr uint32_t kPokeEach = 256;
-// Others may share the processors, of whom nothing here knows: another job, or other nodes of an emulation.
+// Processes that nothing here knows of may share the processors: another job, or other nodes of an emulation.
 constexpr uint32_t kSurelyLong = 256;
 constexpr int64_t kLongestSleepNs = 2'000'000;
 constexpr int64_t kShortSleepNs = 50'000;
@@ -57,7 +57,7 @@ void Waiting::pause() {
 void Waiting::pause_or_sleep() {
   traced_.goes_on();
   if (endpoint().has_left_records()) {
-    return;  // they may be what is waited for
+    return;  // the awaited message may be among them
   }
   const uint32_t yields = sched::mode() == sched::Mode::kTurns ? kYieldsInTurns : also_elsewhere_ ? kYieldsForNetwork : kYields;
   if (rounds_ < kSpins + yields) {

@@ -1,4 +1,4 @@
-// Waiting for a message: how a rank spends the time until somebody of its node has done something.
+// Waiting for a message: how a rank spends the time until another one has done something.
 //
 //   Waiting waiting(poke);
 //   while (!done()) waiting.pause();     // done() makes progress

@@ -1,9 +1,9 @@
 // Windows: memory of each rank of a node that the others read and write without its help (MPI's one-sided communication).
 //
 // A window is direct if each rank's part of it lies in that rank's evictable memory, which all processes of the node can map,
-// and nowhere else does anything of it happen: content is copied by the rank that asks for it, under holds of the blocks
-// (peer_hold.h), and ranks synchronise by words that lie in message memory, one WindowControl a rank. So no target takes part
-// in anything, and the MPI library never hears of it.
+// and nothing of it happens elsewhere: the rank that asks for content copies it, under holds of the blocks (peer_hold.h), and
+// ranks synchronise by words that lie in message memory, one WindowControl a rank. So no target takes part in anything, and the
+// MPI library never hears of it.
 //
 //   fence            a barrier of direct messages (mpi/backend/windows/windows.h)
 //   post and start   `posted`, counted by the target in the origin's control
@@ -41,7 +41,7 @@ inline uint64_t control_bytes(int ranks) {
   return sizeof(WindowControl) + static_cast<uint64_t>(ranks) * sizeof(WindowControl::Counts);
 }
 
-/// What each rank tells the others of its part.
+/// The description of its part that each rank gives the others.
 struct WindowPart {
   uint64_t control;  // of its WindowControl in message memory; 0: the window cannot be direct
   uint64_t offset;   // in its partition
@@ -58,7 +58,7 @@ void drop_window_part(Endpoint& endpoint, const WindowPart& part, int ranks);
 /// Whether this process can read and write the part.
 bool open_window_part(const WindowPart& part);
 
-/// What is done with a part's elements. `kNothing` leaves them, and `kReplace` overwrites them.
+/// An operation on a part's elements. `kNothing` leaves them, and `kReplace` overwrites them.
 struct Fold {
   enum class What : uint8_t { kNothing, kReplace, kCombine };
   What what;
@@ -76,7 +76,7 @@ char* address_in_part(const WindowPart& part, int64_t displacement);
 void put(Endpoint& endpoint, const WindowPart& part, const Content& there, const Content& from);
 void get(Endpoint& endpoint, const WindowPart& part, const Content& there, const Content& into);
 
-/// Folds `from` into `there`, atomically for each element with respect to other folds; what was there before goes to `before`
+/// Folds `from` into `there`, atomically for each element with respect to other folds; the previous content goes to `before`
 /// unless that is nullptr. All three have as many bytes; `from` may be nullptr for kNothing.
 void fold(Endpoint& endpoint, const WindowPart& part, const Content& there, const Content* from, const Content* before,
           const Fold& how);
@@ -90,7 +90,7 @@ void unlock(Endpoint& endpoint, WindowControl& control, bool exclusive);
 /// Rank `target` of the window, whose call this is, exposes its part to the owner of `origin`; whether it has done so once more
 /// than `used` times.
 inline void count_posted(WindowControl& origin, int target) {
-  // release: what the target has written in its part is there for the origin. Pairs with was_posted().
+  // release: the target's writes in its part are there for the origin. Pairs with was_posted().
   origin.counts[target].posted.fetch_add(1, std::memory_order_release);
 }
 inline bool was_posted(const WindowControl& origin, int target, uint32_t used) {
@@ -100,14 +100,14 @@ inline bool was_posted(const WindowControl& origin, int target, uint32_t used) {
 /// Rank `origin`, whose call this is, has done with the part of the owner of `target`; whether it has said so once more than
 /// `concluded` times.
 inline void count_completed(WindowControl& target, int origin) {
-  // release: what the origin has put is there for the target. Pairs with was_completed().
+  // release: the origin's puts are there for the target. Pairs with was_completed().
   target.counts[origin].completed.fetch_add(1, std::memory_order_release);
 }
 inline bool was_completed(const WindowControl& target, int origin, uint32_t concluded) {
   return target.counts[origin].completed.load(std::memory_order_acquire) != concluded;
 }
 
-/// Windows for those who do not link with them: the MPI backends. As above, of this process's endpoint.
+/// Windows for code that does not link with them: the MPI backends. As above, of this process's endpoint.
 struct WindowFunctions {
   WindowPart (*make_part)(void* address, uint64_t bytes, int64_t unit, int ranks);
   void (*drop_part)(const WindowPart& part, int ranks);

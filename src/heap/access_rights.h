@@ -8,8 +8,8 @@
 
 namespace headroom::heap {
 
-/// Makes what must stay stay, so that the program may change the rights of this range; false, with errno and a warning, if that
-/// is too much.
+/// Makes the memory stay that must, so that the program may change the rights of this range; false, with errno and a warning,
+/// if it is too much.
 bool prepare_for_rights(void* address, uint64_t bytes);
 
 /// Gives memory that is freed, moved or mapped anew its rights back, if the program has ever changed any.

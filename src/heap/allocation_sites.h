@@ -1,4 +1,4 @@
-// Where in the program large memory was allocated, while a trace is taken: `headroom report` shows faults by it.
+// The places in the program that allocated large memory, while a trace is taken: `headroom report` shows faults by them.
 #pragma once
 
 #include <cstdint>

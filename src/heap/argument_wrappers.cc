@@ -39,8 +39,9 @@ size_t request_bytes(unsigned long request, const void* argument) {
   return said != 0 ? said : arena::kPageBytes - reinterpret_cast<uintptr_t>(argument) % arena::kPageBytes;
 }
 
-/// True, and said, if a userfaultfd of the program's, or of a library's, is to watch memory that may move. It would miss what
-/// it waits for: pages are there that it has not filled. The kernel gives the same answer where another one watches.
+/// True, with a warning, if a userfaultfd of the program's, or of a library's, is to watch memory that may move. It would miss
+/// the faults that it waits for: pages are there that it has not filled. The kernel gives the same answer where another one
+/// watches.
 bool refuse_to_watch(unsigned long request, const void* argument) {
   if (static_cast<uint32_t>(request) != static_cast<uint32_t>(UFFDIO_REGISTER) || argument == nullptr) {
     return false;
@@ -89,7 +90,7 @@ HEADROOM_REAL(getsockopt);
 HEADROOM_REAL(setsockopt);
 
 // Before glibc 2.33 the C library has these functions of the stat family under other names alone, and each program a stat() of
-// its own that calls them. (Of the two names one is found; which one is known from the beginning.)
+// its own that calls them. (One of the two names is found; it is known from the beginning which.)
 #if defined(__x86_64__)
 constexpr int kStatVersion = 1;  // _STAT_VER of its headers: the structure as the kernel has it
 #else
@@ -224,7 +225,7 @@ HEADROOM_EXPORT int waitid(idtype_t kind, id_t id, siginfo_t* info, int options)
   return real_waitid.get()(kind, id, info, options);
 }
 
-// What programs call that were built with a C library older than 2.33.
+// Programs that were built with a C library older than 2.33 call these.
 HEADROOM_EXPORT int __xstat(int, const char* path, struct stat* out) noexcept { return stat(path, out); }
 HEADROOM_EXPORT int __xstat64(int, const char* path, struct stat64* out) noexcept { return stat64(path, out); }
 HEADROOM_EXPORT int __lxstat(int, const char* path, struct stat* out) noexcept { return lstat(path, out); }

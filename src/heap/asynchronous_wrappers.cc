@@ -1,12 +1,12 @@
 // Calls after whose return the kernel still works on the program's memory: POSIX aio, libaio's io_submit, vmsplice. Nobody says
 // when such memory may be moved again, so it is pinned: it stays resident until its content is freed. There is a limit to that.
-// Above it, what is transferred from and to files is transferred before the call returns, in pieces that are held; the program
-// is told that it has ended in the way that it asks for. (Of POSIX aio it is the C library's functions that answer: they look
-// at the operation alone. In place of an operation of io_submit's a write of as many bytes to nowhere is submitted, which ends
-// as that would have.) What vmsplice hands to a pipe is copied. A transfer that may have to wait for what the program does
-// next, of a pipe's or a socket's, fails with EAGAIN, as on a system that is out of such resources; that is said once.
+// Above it, transfers from and to files are done before the call returns, in pieces that are held; the program is told that
+// they have ended in the way that it asks for. (For POSIX aio the C library's functions answer: they look at the operation
+// alone. In place of an operation of io_submit's a write of as many bytes to nowhere is submitted, which ends as that would
+// have.) Memory that vmsplice hands to a pipe is copied. A transfer of a pipe's or a socket's, which may have to wait for the
+// program's next steps, fails with EAGAIN, as on a system that is out of such resources; a warning says so once.
 //
-// What cannot be seen here: rings of io_uring, and memory registered with a network card.
+// Rings of io_uring, and memory registered with a network card, cannot be seen here.
 #include <aio.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -83,7 +83,7 @@ int fail(int error) {
   return -1;
 }
 
-/// The C library serves a file's operations one after the other; what is appended keeps its order.
+/// The C library serves a file's operations one after the other; appended data keeps its order.
 void wait_for_earlier(const aiocb& operation) {
   const int flags = fcntl(operation.aio_fildes, F_GETFL);
   if (flags < 0 || (flags & O_APPEND) == 0) {
@@ -133,8 +133,8 @@ bool is_transfer(const aiocb* operation) {
   return operation != nullptr && (operation->aio_lio_opcode == LIO_READ || operation->aio_lio_opcode == LIO_WRITE);
 }
 
-/// What the C library is to do of a list, since its memory may stay: all of it (nullptr), or a copy of the list without the
-/// rest. Not 0: an error, and nothing has begun.
+/// Finds the part of a list that the C library is to do, since its memory may stay. `rest`: nullptr for all of it, else a copy
+/// of the list without the others. Not 0: an error, and nothing has begun.
 int split_list(aiocb* const operations[], int count, std::optional<heap::PlainMemory>& memory, aiocb**& rest) {
   for (int index = 0; index < count; ++index) {
     if (rest != nullptr) {
@@ -211,7 +211,7 @@ int submit_done(aio_context_t context, iocb& operation) {
 
 /// A pipe keeps the pages that it is given: those of a copy.
 ssize_t splice_copy(int pipe, const iovec* vectors, size_t count, unsigned flags) {
-  constexpr size_t kMost = 1 << 20;  // what a pipe takes at most, usually
+  constexpr size_t kMost = 1 << 20;  // as much as a pipe takes, usually
   size_t bytes = 0;
   for (size_t index = 0; index < count && bytes < kMost; ++index) {
     bytes += std::min(vectors[index].iov_len, kMost - bytes);

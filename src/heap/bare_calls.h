@@ -1,5 +1,5 @@
-// What wrappers do, for callers that must not go by their names: a library that hooks munmap(), say, may come back by
-// syscall().
+// The work of wrappers, for callers that must not go by the wrappers' names: a library that hooks munmap(), say, may come back
+// by syscall().
 #pragma once
 
 #include <linux/aio_abi.h>
@@ -9,7 +9,7 @@
 
 namespace headroom::heap {
 
-// memory_maps.cc; `caller` decides where what has no fixed address comes from
+// memory_maps.cc; `caller` decides where memory without a fixed address comes from
 void* map(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset, const void* caller);
 void* remap(void* old_address, size_t old_bytes, size_t bytes, int flags, void* new_address, const void* caller);
 int unmap(void* address, size_t bytes);

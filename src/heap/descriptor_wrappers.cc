@@ -1,4 +1,4 @@
-// Closing descriptors: a program that closes whatever may be open, as daemons do, does not close Headroom's
+// Closing descriptors: a program that closes all that may be open, as daemons do, does not close Headroom's
 // (base/own_descriptors.h). They look to it as if nothing were open there.
 #include <errno.h>
 #include <sys/resource.h>
@@ -18,7 +18,7 @@ HEADROOM_REAL(close);
 HEADROOM_REAL(dup2);
 HEADROOM_REAL(dup3);
 
-/// close_range() of what lies between our own; an error code as of a system call.
+/// close_range() of the descriptors between our own; an error code as of a system call.
 long close_between(unsigned first, unsigned last, int flags) {
   while (first <= last) {
     const int own = base::next_own(first);

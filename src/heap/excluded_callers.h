@@ -1,4 +1,4 @@
-// Which code may not be given evictable memory: the MPI library, what it is made of, and network stacks beneath it.
+// The code that may not be given evictable memory: the MPI library, its parts, and network stacks beneath it.
 //
 // Told by the return address of the allocating call: the object that it lies in is looked up by name once and remembered.
 // Looking up takes the dynamic loader's lock for a moment and none of ours, so constructors that run inside dlopen() may
@@ -19,12 +19,12 @@ enum class CallerKind : uint32_t {
   kSystem,           // the C library and the dynamic loader
 };
 
-/// What kind of code `address` belongs to. A nanosecond when code on that page has called before.
+/// The kind of code that `address` belongs to. Takes a nanosecond when code on that page has called before.
 inline CallerKind caller_kind(const void* address);
 
 namespace detail {
-// What pages of code have called lately: the page's number and its kind in one word, so that readers need no lock. Segments of
-// objects begin on pages of their own.
+// The pages of code that have called lately: the page's number and its kind in one word, so that readers need no lock. Segments
+// of objects begin on pages of their own.
 inline constexpr uintptr_t kRecentPages = 256;
 inline constexpr int kKindBits = 2;
 static_assert(static_cast<int>(CallerKind::kSystem) < 1 << kKindBits);

@@ -1,6 +1,6 @@
 // The ways to become another program: exec and its kin.
 //
-// The kernel reads what the new program is given while the old one is still there. Where that lies in evictable memory it is
+// The kernel reads the new program's arguments while the old one is still there. Arguments that lie in evictable memory are
 // copied first: some engines do not serve the kernel, and while a limit of the program's is in effect (limits.h) nothing is
 // served. Of arguments elsewhere, nearly all, each costs a comparison. posix_spawn() does not come here: with an engine that
 // does not serve the kernel, its arguments must not be on storage.
@@ -60,8 +60,8 @@ size_t count_of(char* const* texts) {
   return count;
 }
 
-/// A list of texts, or a copy of it outside evictable memory if any of it lies there. (What a child by vfork copies stays with
-/// its parent.)
+/// A list of texts, or a copy of it outside evictable memory if any of it lies there. (Copies that a child by vfork makes stay
+/// with its parent.)
 class TextsOutside {
  public:
   explicit TextsOutside(char* const* texts) : texts_(texts) {
@@ -146,8 +146,8 @@ class Replacing {
   bool has_left_ = false;
 };
 
-/// What a new program is given, none of it in evictable memory. All memory is taken before the first attempt: limits that were
-/// in effect for one may stay.
+/// The arguments and the environment of a new program, none of it in evictable memory. All memory is taken before the first
+/// attempt: limits that were in effect for one may stay.
 class Execution {
  public:
   enum Kind { kProgram, kProgramOrScript };
@@ -202,8 +202,8 @@ class Execution {
       errno = ENOMEM;
       return;
     }
-    // Not for what will not be executed, as most of a search is: limits that were lowered cannot always be raised again, and
-    // the last of the node to leave writes the report.
+    // Not for a file that will not be executed, as most files of a search are: limits that were lowered cannot always be raised
+    // again, and the last of the node to leave writes the report.
     if (is_refused(path)) {
       return;
     }
@@ -283,7 +283,7 @@ int search_and_become(const char* file, char* const* arguments, char* const* env
     more = path[folder] == ':';
     path += folder + 1;
   }
-  errno = is_denied ? EACCES : errno;  // there may have been another further on; if not, this is what is said
+  errno = is_denied ? EACCES : errno;  // there may have been another further on; if not, this is the error
   return -1;
 }
 

@@ -229,7 +229,7 @@ uint32_t extent_of(uint64_t page) {
   return kNone;
 }
 
-/// Makes [first, first + pages) of a free extent a used one; what lies before and after it stays free.
+/// Makes [first, first + pages) of a free extent a used one; the pages before and after it stay free.
 Placement take(uint32_t entry, uint64_t first, uint64_t pages) {
   bin_remove(entry);
   const Extent found = extents[entry];
@@ -363,7 +363,7 @@ void free_range(uint64_t offset, uint64_t bytes, bool keep) {
     forget_entry(entry);
     const uint64_t old_end = old.first + old.pages;
     const uint64_t cut_end = std::min(end, old_end);
-    // What stays in use becomes extents of its own; a block that a cut divides then has one user more.
+    // The pages that stay in use become extents of their own; a block that a cut divides then has one user more.
     const struct {
       uint64_t first, end;
     } rests[] = {{old.first, page}, {cut_end, old_end}};

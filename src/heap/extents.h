@@ -1,4 +1,4 @@
-// Where in the partition an allocation lies.
+// The places of allocations in the partition.
 //
 // Extents are runs of 4 KiB pages, used or free, found by a table from page to extent (both ends are entered, so that
 // neighbours merge in constant time) and by lists of free extents by size. Page grain, not block grain: arrays that all
@@ -33,8 +33,8 @@ base::Status open_extents();
 /// Finds `bytes` (rounded up to pages) aligned to `alignment` bytes (a power of two of at least a page).
 base::Result<Placement> allocate_extent(uint64_t bytes, uint64_t alignment);
 
-/// Makes [offset, offset + bytes), in whole pages, used as far as it is not; `fresh` is how many bytes were not. What was free
-/// has any content. kNoMemory if it cannot be had.
+/// Makes [offset, offset + bytes), in whole pages, used as far as it is not; `fresh` is how many bytes were not. Pages that
+/// were free have any content. kNoMemory if it cannot be had.
 base::Status claim_range(uint64_t offset, uint64_t bytes, uint64_t& fresh);
 
 /// The size in bytes of the used extent that begins at `offset`, or 0 if none does.
@@ -43,11 +43,11 @@ uint64_t extent_bytes(uint64_t offset);
 /// Frees the used pages in [offset, offset + bytes), which may be parts of extents. `keep`: they may stay populated.
 void free_range(uint64_t offset, uint64_t bytes, bool keep);
 
-/// Makes the used extent at `offset` `bytes` long, in place. kNoMemory if what follows is in use.
+/// Makes the used extent at `offset` `bytes` long, in place. kNoMemory if the pages that follow are in use.
 base::Status resize_extent(uint64_t offset, uint64_t bytes);
 
-/// Whether the blocks of [offset, offset + bytes) that nobody else uses may be discarded, e.g. for MADV_DONTNEED: gives them up
-/// and returns through `first`/`last` the byte range that was covered (the rest at both ends must be zeroed by hand).
+/// Gives up the blocks that lie whole in [offset, offset + bytes), e.g. for MADV_DONTNEED, and returns through `first`/`last`
+/// the byte range that was covered (the rest at both ends must be zeroed by hand).
 void discard_inner(uint64_t offset, uint64_t bytes, uint64_t& first, uint64_t& last);
 
 /// Gives the populated free extents back, once memory is short.

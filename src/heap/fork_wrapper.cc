@@ -4,9 +4,9 @@
 // child begins without that memory, and its first instruction needs the stack. The program is told so, instead of a child that
 // crashes. All else that fork needs is done by handlers (preload/process.cc).
 //
-// A parent that leaves by _exit() takes with it what its forked children still need, so they get it first; and it leaves the
-// node as others do, since the last of them writes the report. daemon() forks and
-// leaves inside the C library, where it cannot be seen; it is written anew here.
+// A parent that leaves by _exit() would take memory with it that its forked children still need, so they get it first; and it
+// leaves the node as others do, since the last of them writes the report. daemon() forks and leaves inside the C library, where
+// it cannot be seen; it is written anew here.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -47,7 +47,7 @@ HEADROOM_EXPORT pid_t fork() noexcept {
     return -1;
   }
   const pid_t child = real_fork.get()();
-  if (child > 0 && pager::take_fork_failure()) {  // somebody was faster
+  if (child > 0 && pager::take_fork_failure()) {  // there were no descriptors, or no memory, after all
     while (base::system_call(SYS_wait4, child, nullptr, __WALL, nullptr) == -EINTR) {
     }
     errno = ENOMEM;

@@ -37,7 +37,7 @@ std::atomic<bool> said_that_one_was_refused{false};
 void* address_of(uint64_t offset) { return reinterpret_cast<void*>(pager::partition().base + offset); }
 uint64_t offset_of(const void* address) { return reinterpret_cast<uintptr_t>(address) - pager::partition().base; }
 
-/// What is kept populated for reuse goes back once memory is short. Called with the lock held.
+/// Memory that is kept populated for reuse goes back once memory is short. Called with the lock held.
 void trim_when_short() {
   if (!trimmed && pager::is_armed()) {
     trimmed = true;
@@ -150,7 +150,7 @@ void begin_with_smaller_ones() {
 void look_at_growth(const void* caller) {
   constexpr int64_t kLookEach = 4 << 20;
   constexpr int64_t kWorthJoining = 16 << 20;  // a shell has 4 MiB
-  until_look_at_growth = kNoMoreLooks;         // what follows allocates, too
+  until_look_at_growth = kNoMoreLooks;         // the next calls allocate, too
   const int saved_errno = errno;
   const bool is_programs = library_depth == 0 && !base::on_own_thread() && caller_kind(caller) == CallerKind::kProgram;
   if (large_bytes.load(std::memory_order_relaxed) == SIZE_MAX || !is_programs ||
@@ -275,7 +275,7 @@ void release(void* address, uint64_t bytes, bool keep) {
 
 bool resize_in_place(void* address, uint64_t bytes) {
   if (bytes > arena::kPartitionBytes) {
-    return false;  // near 2^64 what it is in whole pages would be 0
+    return false;  // near 2^64 its whole pages would come to 0
   }
   const int saved_errno = errno;
   base::LockHolder lock(heap_lock);

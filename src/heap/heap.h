@@ -1,11 +1,12 @@
 // The heap: large allocations in the arena. malloc.cc (malloc and friends, C++ new through malloc) and memory_maps.cc
 // (mmap, mremap, munmap, madvise) are its two faces; small allocations are small_objects.h's, or the C library's.
 //
-// What must not be evictable never comes here: memory that the MPI library or its threads allocate for themselves (a network
-// card may have it pinned). That is told by the code that asks (excluded_callers.h) and by a per-thread depth that the MPI
-// layer keeps while it is inside the library.
+// Memory that must not be evictable never comes here: the MPI library and its threads allocate such memory for themselves (a
+// network card may have it pinned). It is told by the code that asks (excluded_callers.h) and by a per-thread depth that the
+// MPI layer keeps while it is inside the library.
 //
-// All functions are thread-safe. In a forked child nothing new comes from the arena, and freeing what does is a no-op.
+// All functions are thread-safe. In a forked child nothing new comes from the arena, and freeing memory of the arena is a
+// no-op.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,7 @@ extern std::atomic<size_t> large_bytes;
 extern size_t large_map_bytes;
 
 /// How many more bytes this thread may allocate from the C library before the process is looked at: one that has become large
-/// joins its node, so that what it has is counted, and what it allocates from then on may move.
+/// joins its node, so that its memory is counted, and memory that it allocates from then on may move.
 extern constinit thread_local int64_t until_look_at_growth __attribute__((tls_model("initial-exec")));
 void look_at_growth(const void* caller);
 inline void note_small(size_t bytes, const void* caller) {

@@ -17,7 +17,7 @@ class HeldArgument {
  public:
   HeldArgument(const void* address, size_t bytes, bool write)
       : address_(address != nullptr && !pager::engine_serves_kernel() && is_ours(address, bytes) ? address : nullptr),
-        // No more than may be held: what such calls are given beyond that is room that they do not use.
+        // No more than may be held: such calls do not use the room that they are given beyond that.
         bytes_(address_ == nullptr || bytes < largest_hold() ? bytes : largest_hold()),
         write_(write) {
     if (address_ != nullptr) {
@@ -40,7 +40,7 @@ class HeldArgument {
   bool write_;
 };
 
-/// A path or another text: how long it is matters only if it is ours.
+/// A path or another text: its length matters only if it is ours.
 struct HeldText : HeldArgument {
   explicit HeldText(const char* text)
       : HeldArgument(text, text != nullptr && is_ours(text, 1) ? strnlen(text, PATH_MAX) + 1 : 1, false) {}

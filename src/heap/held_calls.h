@@ -1,5 +1,5 @@
-// What the wrappers of system calls and of stdio share: the real function (real_function.h), and holds on the program's
-// buffers.
+// The common parts of the wrappers of system calls and of stdio: the real function (real_function.h), and holds on the
+// program's buffers.
 #pragma once
 
 #include <errno.h>
@@ -24,8 +24,8 @@ namespace headroom::heap {
 /// Whether any of the buffer lies in evictable memory: of a static array only the middle may.
 inline bool is_ours(const void* address, size_t bytes) { return __builtin_expect(pager::overlaps(address, bytes), 0); }
 
-/// Pages that a forked child has only read it shares with its parent, who may take them back; the kernel would not wait for
-/// them. Those that it writes are its own. (What it may not write stays as it is.)
+/// A forked child shares the pages that it has only read with its parent, which may take them back; the kernel would not wait
+/// for them. Pages that the child writes are its own. (Pages that it may not write stay as they are.)
 inline void make_own(const void* address, size_t bytes) {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
   const uintptr_t end = reinterpret_cast<uintptr_t>(address) + bytes;
@@ -61,7 +61,7 @@ inline void drop_hold(const void* address, size_t bytes, bool write) {
 }
 inline size_t largest_hold() { return pager::is_forked_child() ? size_t{16} << 20 : pager::largest_hold(); }
 
-/// A pipe or socket may have just what the first piece took: reading on would block where one call would have returned.
+/// A pipe or socket may have no more than the first piece took: reading on would block where one call would have returned.
 inline bool may_read_on(int file) {
   struct stat status = {};
   return fstat(file, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
@@ -70,12 +70,12 @@ inline bool may_read_on(int file) {
 /// How many bytes the process's calls hold. They may wait for a peer of theirs for long.
 inline std::atomic<size_t> held_by_calls{0};
 
-/// The most that a call holds which may wait for a peer for long and brings no more at once anyway: others' calls have the
+/// The most that is held by a call that may wait for a peer for long and brings no more at once anyway: others' calls have the
 /// rest.
 inline constexpr size_t kMostWhileWaiting = 1 << 20;
 
-/// How much one more call may hold beside others' calls, which hold so much: all calls' together are what one may; but a
-/// datagram, which must go as a whole, fits into any, and so does a block.
+/// How much one more call may hold beside others' calls, which hold so much: all calls together may hold no more than one may;
+/// but a datagram, which must go as a whole, fits into any, and so does a block.
 inline size_t holdable_beside(size_t others) {
   const size_t most = largest_hold();
   const size_t used = pager::is_forked_child() ? 0 : others;
@@ -89,7 +89,7 @@ inline size_t holdable_now() { return holdable_beside(held_by_calls.load(std::me
 inline bool may_hold_beside(size_t bytes, size_t others) { return bytes <= holdable_beside(others) + arena::kBlockBytes; }
 inline bool may_hold(size_t bytes) { return may_hold_beside(bytes, held_by_calls.load(std::memory_order_relaxed)); }
 
-/// Counts what one more call holds, if it may: between a look and the counting another call could begin.
+/// Counts the bytes that one more call holds, if it may: between a look and the counting another call could begin.
 inline bool try_count_held(size_t bytes) {
   size_t others = held_by_calls.load(std::memory_order_relaxed);
   do {
@@ -100,7 +100,7 @@ inline bool try_count_held(size_t bytes) {
   return true;
 }
 
-/// What holds of several buffers keep in memory together, in bytes: blocks as a whole, and one that a buffer shares with the
+/// The bytes that holds of several buffers keep in memory together: whole blocks, and a block that a buffer shares with the
 /// buffer before it once.
 class HeldTogether {
  public:

@@ -1,7 +1,8 @@
-// Rings of io_uring that the program makes itself are refused, as on a kernel without io_uring: what is handed to a ring is
-// pinned by the kernel while it works on it, or for good once it is registered, and nothing tells which memory that is, or
-// until when; memory that is evicted meanwhile loses what the device writes, with success reported. Programs that use rings
-// have another way for such kernels. What is not seen: liburing linked statically, system calls made without the C library.
+// Rings of io_uring that the program makes itself are refused, as on a kernel without io_uring: the kernel pins memory that is
+// handed to a ring while it works on it, or for good once it is registered, and nothing tells which memory that is, or until
+// when; memory that is evicted meanwhile loses what the device writes, with success reported. Programs that use rings have
+// another way for such kernels. Calls of a liburing linked statically, and system calls made without the C library, are not
+// seen.
 #include "heap/io_uring_wrappers.h"
 
 #include "base/log.h"

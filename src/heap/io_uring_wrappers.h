@@ -1,4 +1,4 @@
-// Whether a ring of io_uring that the program makes is refused (io_uring_wrappers.cc).
+// Tells whether a ring of io_uring that the program makes is refused (io_uring_wrappers.cc).
 #pragma once
 
 namespace headroom::heap {

@@ -1,4 +1,4 @@
-// What a process does before it ends, or becomes another program, past its exit handlers.
+// The steps of a process before it ends, or becomes another program, past its exit handlers.
 #pragma once
 
 #include <unistd.h>
@@ -12,7 +12,7 @@ inline bool has_pager() {
   return pager::is_running() && pager::session().self->pid.load(std::memory_order_relaxed) == getpid();
 }
 
-/// A parent takes with it what its forked children still need, so they get it first.
+/// Memory that forked children still need would go with their parent, so they get it first.
 inline void complete_children() {
   if (has_pager()) {
     pager::prepare_to_leave();

@@ -1,10 +1,10 @@
 // The limits that a program sets itself, where they would be limits of Headroom's means.
 //
 // RLIMIT_AS counts addresses: Headroom reserves far more than it uses, so the next mapping would fail, a thread's stack say,
-// however little the program has. RLIMIT_FSIZE limits the storage, and the kernel kills who goes beyond it. So what the program
-// sets of these two it is told again when it asks, but where it is less it is in effect only for what it executes (by exec; not
-// for what posix_spawn() and system() start); this is said once. A limit
-// that was there from the start is in effect (arena/arena.cc looks at it). All other limits are the kernel's.
+// however little the program has. RLIMIT_FSIZE limits the storage, and the kernel kills a process that goes beyond it. So the
+// program is told the values again that it sets for these two when it asks, but a lower one is in effect only for programs that
+// it executes (by exec; not for those that posix_spawn() and system() start); a warning says so once. A limit that was there
+// from the start is in effect (arena/arena.cc looks at it). All other limits are the kernel's.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -65,7 +65,7 @@ int change_kept(KeptLimit& limit, const rlimit* wanted, rlimit* before) {
           "effect only for programs that this one executes; `headroom run --memory` is what limits this one",
           limit.name);
     }
-    if (wanted->rlim_cur > in_effect.rlim_cur) {  // what it may do more, it may do
+    if (wanted->rlim_cur > in_effect.rlim_cur) {  // a higher limit is in effect at once
       const rlimit more = {wanted->rlim_cur, std::max(wanted->rlim_max, in_effect.rlim_max)};
       if (real_prlimit.get()(0, which, &more, nullptr) != 0) {
         return -1;

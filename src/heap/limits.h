@@ -7,9 +7,10 @@
 
 namespace headroom::heap {
 
-/// Puts them into effect while this process, or a child of it, becomes another program. If it does not, what can be taken back
-/// is. This process's storage would be limited, too, so nothing is written meanwhile, and no absent memory is served: what the
-/// kernel is given lies elsewhere (exec_wrappers.cc), and for a thread whose own stack does not nothing is done. Takes no lock.
+/// Puts them into effect while this process, or a child of it, becomes another program. If it does not, the limits that can be
+/// taken back are. This process's storage would be limited, too, so nothing is written meanwhile, and no absent memory is
+/// served: the kernel's arguments lie elsewhere (exec_wrappers.cc), and nothing is done for a thread whose own stack is
+/// evictable. Takes no lock.
 class LimitsInEffect {
  public:
   LimitsInEffect();

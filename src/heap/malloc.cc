@@ -51,7 +51,7 @@ __attribute__((noinline)) void free_large(void* address) {
   heap::release(address, bytes, true);
 }
 
-/// What may lie in the arena; nullptr if that must come from the C library.
+/// Memory that may lie in the arena; nullptr if it must come from the C library.
 inline void* allocate(size_t bytes, size_t alignment, bool zeroed, const void* caller) {
   if (__builtin_expect(bytes >= large_bytes(), 0)) {
     return allocate_large(bytes, alignment, zeroed, caller);
@@ -162,7 +162,7 @@ HEADROOM_EXPORT void free(void* address) {
   __libc_free(address);
 }
 HEADROOM_EXPORT void cfree(void* address) { free(address); }
-// C23's: what the caller says of the object beside its address is known here.
+// C23's: the size and alignment that the caller gives beside the address are known here.
 HEADROOM_EXPORT void free_sized(void* address, size_t /*bytes*/) { free(address); }
 HEADROOM_EXPORT void free_aligned_sized(void* address, size_t /*alignment*/, size_t /*bytes*/) { free(address); }
 

@@ -74,7 +74,7 @@ constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers do not have
 
 uint64_t whole_pages(uint64_t bytes) { return (bytes + arena::kPageBytes - 1) & ~(arena::kPageBytes - 1); }
 
-/// More than can lie in the arena: near 2^64 what it is in whole pages would be 0.
+/// More than can lie in the arena: near 2^64 its whole pages would come to 0.
 bool is_beyond_arena(size_t bytes) { return bytes > arena::kPartitionBytes; }
 
 bool in_child() { return heap::large_bytes.load(std::memory_order_relaxed) == SIZE_MAX; }
@@ -161,7 +161,7 @@ void* move_mapping(void* old_address, size_t old_bytes, void* fixed, size_t byte
   return moved;
 }
 
-/// Of the range what lies in moved static arrays.
+/// Zeroes the parts of the range that lie in moved static arrays.
 void zero_static_data(void* address, size_t bytes) {
   const arena::Partition& partition = pager::partition();
   const int count = partition.static_region_count.load(std::memory_order_acquire);
@@ -176,7 +176,7 @@ void zero_static_data(void* address, size_t bytes) {
   }
 }
 
-/// The kernel's answer for what is not mapped.
+/// The kernel's answer for memory that is not mapped.
 bool refuses_unmapped(const void* address, size_t bytes) {
   if (__builtin_expect(pager::has_unmapped(address, bytes), 0)) {
     errno = ENOMEM;
@@ -200,7 +200,7 @@ int advise_pages(void* address, size_t bytes, int advice, bool is_static) {
         heap::zero(address, bytes);
       }
       return 0;
-    case MADV_FREE:  // what is there may be lost, so it is neither written out nor read again
+    case MADV_FREE:  // the content may be lost, so it is neither written out nor read again
       if (!in_child() && !is_static) {
         pager::will_overwrite(address, bytes);
       }
@@ -241,7 +241,7 @@ int advise_pages(void* address, size_t bytes, int advice, bool is_static) {
       // Advice about the order of access, forking or dumping is the pager's to follow or not; passed on it would only cut the
       // mapping into pieces.
       return 0;
-    default:  // promises that cannot be kept (MADV_WIPEONFORK), and what nobody knows
+    default:  // promises that cannot be kept (MADV_WIPEONFORK), and unknown advice
       errno = EINVAL;
       return -1;
   }

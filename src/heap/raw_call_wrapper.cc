@@ -1,5 +1,5 @@
-// syscall(): what a program hands to the kernel past the C library's functions. Calls that a wrapper of ours exists for go
-// through it, so that memory is held, or pinned where the kernel works on after the call; the others go straight on.
+// syscall(): calls that a program makes past the C library's functions. Calls that a wrapper of ours exists for go through it,
+// so that memory is held, or pinned where the kernel works on after the call; the others go straight on.
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <stdarg.h>
@@ -29,8 +29,8 @@ bool are_ours(const iovec* vectors, size_t count) {
   return vectors != nullptr && count <= 1024 && heap::held_bytes(vectors, count) > 0;
 }
 
-/// Whether what the call is given lies in evictable memory. Other calls go straight on: code that asks for the bare call may be
-/// a hook of the wrapper's name.
+/// Whether the call concerns evictable memory, or descriptors of ours. Other calls go straight on: code that asks for the bare
+/// call may be a hook of the wrapper's name.
 bool concerns_us(long number, const long (&a)[6]) {
   switch (number) {
     case SYS_read:

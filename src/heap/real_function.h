@@ -1,9 +1,9 @@
 // The functions that our wrappers stand before.
 //
 // They are looked up as the process begins. To look up takes the dynamic loader's lock, which a library's constructor has while
-// it waits, maybe, for a thread whose first call of a wrapped function that would be; and signal handlers may not do it. What
-// is called earlier still (by other libraries' constructors), or is not there yet (in a library that is loaded later), is
-// looked up where it is called.
+// it waits, maybe, for a thread whose first call of a wrapped function that would be; and signal handlers may not do it. A
+// function that is called earlier still (by other libraries' constructors), or is not there yet (in a library that is loaded
+// later), is looked up where it is called.
 #pragma once
 
 #include <dlfcn.h>
@@ -53,7 +53,7 @@ inline void find_real_functions() {
   for (RealFunction* each = __start_headroom_real; each != __stop_headroom_real; ++each) {
     (void)each->find();
   }
-  (void)dlerror();  // what is not there would be the first error that the program hears of
+  (void)dlerror();  // else a missing function would be the first error that the program hears of
 }
 
 }  // namespace headroom::heap

@@ -1,8 +1,8 @@
 // Signals as the fault engines need them, seen by the program as if nothing were changed.
 //
-// The sigsegv engine needs its handler in place and SIGSEGV deliverable in every thread. And whatever engine does not serve
-// the kernel needs the stacks on which the kernel puts signal frames to be resident: alternate stacks and stacks of threads
-// and coroutines that the program allocated in the arena are held for good.
+// The sigsegv engine needs its handler in place and SIGSEGV deliverable in every thread. And an engine that does not serve the
+// kernel needs the stacks on which the kernel puts signal frames to be resident: alternate stacks and stacks of threads and
+// coroutines that the program allocated in the arena are held for good.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -84,7 +84,7 @@ HEADROOM_EXPORT sighandler_t signal(int number, sighandler_t handler) noexcept {
   return is_guarded(number) ? exchange_handler(handler, SA_RESTART) : real_signal.get()(number, handler);
 }
 
-// What signal() is under older standards, and what other systems had in its place.
+// signal() under older standards, and the functions that other systems had in its place.
 HEADROOM_EXPORT sighandler_t bsd_signal(int number, sighandler_t handler) noexcept { return signal(number, handler); }
 HEADROOM_EXPORT sighandler_t ssignal(int number, sighandler_t handler) noexcept { return signal(number, handler); }
 HEADROOM_EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler) noexcept {

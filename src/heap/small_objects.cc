@@ -31,8 +31,8 @@ constinit thread_local SmallObjectsOf served __attribute__((tls_model("initial-e
 
 #include "base/system_calls.h"
 
-// What jemalloc asks of the system, under the names that the build gives it (CMakeLists.txt): its own tables are not the
-// program's memory, and settings for a jemalloc of the program's are not ours.
+// jemalloc's functions, and those by which it asks the system, under the names that the build gives them (CMakeLists.txt): its
+// own tables are not the program's memory, and settings for a jemalloc of the program's are not ours.
 extern "C" {
 const char* headroom_je_malloc_conf = "narenas:1,dirty_decay_ms:2000,muzzy_decay_ms:-1,retain:true,metadata_thp:disabled";
 void* headroom_je_mallocx(size_t bytes, int flags);
@@ -91,7 +91,7 @@ void* allocate_chunk(extent_hooks_t*, void* wanted, size_t bytes, size_t alignme
   return chunk;
 }
 
-/// What was freed a while ago: whole blocks are given up, the rest may keep its content.
+/// Gives up whole blocks of memory that was freed a while ago; the rest may keep its content.
 bool give_up_blocks(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
   const char* begin = static_cast<const char*>(address) + offset;
   const uint64_t first = block_at(begin + arena::kBlockBytes - 1);

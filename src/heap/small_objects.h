@@ -1,14 +1,14 @@
 // Small objects in the arena, so that programs made of millions of them may exceed memory too.
 //
 // jemalloc places them: its arenas get their memory, in chunks of 2 MiB and more, from the extents that large allocations come
-// from (extents.h), and give whole blocks of what was freed up again. It is linked into the preloaded library under names of
-// its own; a jemalloc of the program's is another one. What it knows about objects lies beside them and is evictable as well.
+// from (extents.h), and give whole blocks of freed memory up again. It is linked into the preloaded library under names of its
+// own; a jemalloc of the program's is another one. Its data about objects lies beside them and is evictable as well.
 //
-// Only where the fault engine serves the kernel: small objects are what system calls are made with. Not for the C library's own
-// objects (streams, its thread tables): the pager's thread may need those while it brings memory in. Not before the process has
+// Only where the fault engine serves the kernel: system calls are made with small objects. Not for the C library's own objects
+// (streams, its thread tables): the pager's thread may need those while it brings memory in. Not before the process has
 // evictable memory at all, so a shell under Headroom pays nothing.
 //
-// All functions are thread-safe. In a forked child nothing new comes from here, and freeing what does is a no-op.
+// All functions are thread-safe. In a forked child nothing new comes from here, and freeing objects of ours is a no-op.
 #pragma once
 
 #include <atomic>

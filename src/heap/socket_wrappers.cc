@@ -32,7 +32,7 @@ HEADROOM_REAL(sendmmsg);
 constexpr unsigned kMostMessages = 64;
 constexpr size_t kMostVectors = 1024;
 
-/// What a message has beside its content: a datagram would be lost if its sender's address could not be stored.
+/// The parts of a message beside its content: a datagram would be lost if its sender's address could not be stored.
 struct HeldSides {
   HeldSides(const msghdr& message, bool write)
       : name(message.msg_name, message.msg_namelen, write),
@@ -103,8 +103,8 @@ bool is_stream(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM;
 }
 
-/// What of the message's content lies in evictable memory, in bytes of blocks. The kernel refuses more vectors than
-/// kMostVectors.
+/// The part of the message's content that lies in evictable memory, in bytes of whole blocks. The kernel refuses more vectors
+/// than kMostVectors.
 size_t held_of(const msghdr& message) {
   return message.msg_iovlen <= kMostVectors ? heap::held_bytes(message.msg_iov, message.msg_iovlen) : 0;
 }
@@ -112,7 +112,7 @@ size_t held_of(const msghdr& message) {
 /// A process without evictable memory may have no pager to ask.
 bool may_be_held(size_t bytes) { return bytes == 0 || heap::may_hold(bytes); }
 
-/// A message's buffers, a part at a time: parts are as large as what may be held by a call that waits.
+/// A message's buffers, a part at a time: parts are as large as a call that waits may hold.
 class Parts {
  public:
   explicit Parts(const msghdr& message) : vectors_(message.msg_iov), count_(message.msg_iovlen) {}
@@ -233,8 +233,8 @@ ssize_t send_parts(int socket, const msghdr* message, int flags) {
       *message, false, true, [=](msghdr& part) { return real_sendmsg.get()(socket, &part, flags); }, [](const msghdr&) {});
 }
 
-/// Without a copy (MSG_ZEROCOPY) the kernel keeps the pages until it has sent them, and tells the program alone. Those of
-/// memory that may move it may not have; those of a copy it may keep, when that is gone from here.
+/// Without a copy (MSG_ZEROCOPY) the kernel keeps the pages until it has sent them, and tells the program alone. It may not
+/// keep pages of memory that may move; it may keep those of a copy, when that is gone from here.
 bool is_to_be_kept(const msghdr& message, int flags) { return (flags & MSG_ZEROCOPY) != 0 && held_of(message) > 0; }
 
 ssize_t send_copy(int socket, const msghdr* message, int flags) {

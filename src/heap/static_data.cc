@@ -38,10 +38,10 @@ struct Span {
   uintptr_t end;
 };
 
-/// What is known of the main program.
+/// The facts that are known about the main program.
 struct Program {
   uintptr_t load_address = 0;
-  Span writable = {0, 0};         // the writable segment without what becomes read-only after relocation
+  Span writable = {0, 0};         // the writable segment without the part that becomes read-only after relocation
   uintptr_t file_backed_end = 0;  // pages before this one have content in the program's file
   const ElfW(Dyn) * dynamic = nullptr;
   uintptr_t copies[kMaxCopies];  // addresses of copy relocations

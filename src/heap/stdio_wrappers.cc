@@ -124,14 +124,14 @@ HEADROOM_EXPORT int puts(const char* text) {
 }
 
 /// A stream's buffer is the C library's to pass to the kernel at any time: it stays resident. If that is too much, the stream
-/// has a buffer of the C library's own: which one it is the program cannot tell.
+/// has a buffer of the C library's own: the program cannot tell which one it has.
 HEADROOM_EXPORT int setvbuf(FILE* stream, char* buffer, int mode, size_t bytes) {
   if (buffer != nullptr && is_ours(buffer, bytes) && !pager::is_forked_child() && !pager::try_pin(buffer, bytes)) {
     buffer = nullptr;
   }
   return real_setvbuf.get()(stream, buffer, mode, bytes);
 }
-/// What older programs call instead.
+/// Older programs call this instead.
 HEADROOM_EXPORT void setbuffer(FILE* stream, char* buffer, size_t bytes) noexcept {
   (void)setvbuf(stream, buffer, buffer != nullptr ? _IOFBF : _IONBF, bytes);
 }

@@ -29,8 +29,8 @@ using heap::largest_hold;
 using heap::may_read_on;
 using heap::VectorHold;
 
-/// One call by way of a copy: what must go as a whole (a datagram, what a pipe takes at once) lies in more blocks than may be
-/// held.
+/// One call by way of a copy: data that must go as a whole (a datagram, as much as a pipe takes at once) lies in more blocks
+/// than may be held.
 template <typename Whole>
 ssize_t by_copy(const iovec* vectors, int count, size_t bytes, bool kernel_writes, Whole whole) {
   const heap::PlainMemory copy(bytes);
@@ -71,8 +71,8 @@ bool takes_messages(int file, size_t bytes) {
   return getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type != SOCK_STREAM;
 }
 
-/// Reads from a file's position, which threads and processes may share, what takes more than one call: the range is claimed
-/// first, so that what others read lies before or behind all of it. `read_at(offset)` reads all. False if the file has no such
+/// Reads a range that takes more than one call from a file's position, which threads and processes may share: the range is
+/// claimed first, so that others read before or behind all of it. `read_at(offset)` reads all. False if the file has no such
 /// range.
 template <typename ReadAt>
 bool read_claimed(int file, size_t bytes, ReadAt read_at, ssize_t& result) {
@@ -89,7 +89,7 @@ bool read_claimed(int file, size_t bytes, ReadAt read_at, ssize_t& result) {
     return false;
   }
   result = read_at(end - wanted);
-  result = std::min(result, wanted);  // what the file has become longer by belongs to the next read
+  result = std::min(result, wanted);  // bytes by which the file has grown belong to the next read
   if (result < wanted) {
     const int saved_errno = errno;
     (void)lseek(file, (result > 0 ? result : 0) - wanted, SEEK_CUR);
@@ -117,7 +117,7 @@ bool try_whole(const iovec* vectors, int count, bool kernel_writes, Whole whole,
 }
 
 /// readv and writev: one call if the buffers in evictable memory may be held together or are small, else vector by vector; or
-/// what `try_claimed(result)` does, which is asked in between.
+/// `try_claimed(result)`, which is asked in between.
 template <typename Whole, typename Single, typename TryClaimed>
 ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, Whole whole, Single single,
                  TryClaimed try_claimed) {
@@ -154,7 +154,7 @@ ssize_t vectored(int file, const iovec* vectors, int count, bool kernel_writes, 
 /// One call with as many of the vectors as may be held together: a short transfer, which such calls may return anyway.
 template <typename Call>
 ssize_t together(const iovec* vectors, int count, bool kernel_writes, Call call) {
-  for (; count > 1 && count <= 1024 && vectors->iov_len == 0; ++vectors, --count) {  // what comes back would look like the end
+  for (; count > 1 && count <= 1024 && vectors->iov_len == 0; ++vectors, --count) {  // else 0 would look like the end
   }
   if (count <= 0 || count > 1024 || held_bytes(vectors, count) == 0) {
     return call(vectors, count);
@@ -182,7 +182,7 @@ HEADROOM_REAL(process_vm_writev);
 }  // namespace
 
 HEADROOM_EXPORT ssize_t read(int file, void* buffer, size_t bytes) {
-  if (!is_ours(buffer, bytes) || bytes > SSIZE_MAX) {  // what can be no length is the kernel's to refuse
+  if (!is_ours(buffer, bytes) || bytes > SSIZE_MAX) {  // the kernel refuses a number that can be no length
     return real_read.get()(file, buffer, bytes);
   }
   const iovec vector = {buffer, bytes};
@@ -290,11 +290,11 @@ HEADROOM_EXPORT ssize_t pwritev64(int file, const iovec* vectors, int count, off
   return pwritev(file, vectors, count, offset);
 }
 
-/// What vectors say, a part at a time.
+/// The ranges that vectors describe, a part at a time.
 class VectorParts {
  public:
   VectorParts(const iovec* vectors, unsigned long count) : vectors_(vectors), count_(count) {}
-  /// What is left of the vector that is next; bytes 0 at the end.
+  /// The rest of the vector that is next; bytes 0 at the end.
   iovec rest() {
     while (index_ < count_ && used_ == vectors_[index_].iov_len) {
       ++index_;
@@ -357,7 +357,7 @@ HEADROOM_EXPORT ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigne
     errno = EINVAL;
     return -1;
   }
-  // The mark has room for one call of a process; threads take turns. In parts, since what is marked does not leave, and the
+  // The mark has room for one call of a process; threads take turns. In parts, since marked memory does not leave, and the
   // writing may need room there.
   static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&one_at_a_time);

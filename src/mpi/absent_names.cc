@@ -1,8 +1,8 @@
 // Names that the MPI library lacks are absent from this library's symbol table too, so that a program that asks for them
 // sees what it would see without Headroom: by a weak symbol in C, or by looking into the global scope, as mpi4py does.
 //
-// What the program itself refers to was dealt with before it was relocated (before_relocation.cc); here is what whoever comes
-// later sees.
+// Names that the program itself refers to were dealt with before it was relocated (before_relocation.cc). This file decides
+// what code that is loaded later sees.
 #include "mpi/absent_names.h"
 
 #include <stdlib.h>
@@ -23,8 +23,8 @@ bool begins_with_one_of(const char* name, const char* const* prefixes, size_t co
   return false;
 }
 
-/// What came after MPI-3.1. Used until the library itself can be asked: a name hidden in vain is still found in the library,
-/// only Headroom does not see its calls.
+/// Whether the function came after MPI-3.1. Used until the library itself can be asked: a name hidden in vain is still found in
+/// the library, only Headroom does not see its calls.
 bool came_after_mpi3(int index, void*) {
   constexpr const char* kNewer[] = {"Abi_",
                                     "Remove_error",
@@ -87,9 +87,9 @@ bool came_after_mpi3(int index, void*) {
          begins_with_one_of(name, kNewer, sizeof kNewer / sizeof *kNewer);
 }
 
-/// What is hidden where no MPI library is loaded yet (Python, plug-in hosts). Programs ask the global scope whether MPI is
-/// there already (mpi4py asks for MPI_Get_version), so names that would only be forwarded are not shown: nothing is lost.
-/// MPICH's process managers, which say PMI_RANK, start libraries that have all of MPI-4; others may not.
+/// Whether the name is hidden where no MPI library is loaded yet (Python, plug-in hosts). Programs ask the global scope whether
+/// MPI is there already (mpi4py asks for MPI_Get_version), so names that would only be forwarded are not shown: nothing is
+/// lost. MPICH's process managers, which say PMI_RANK, start libraries that have all of MPI-4; others may not.
 bool hidden_before_loading(int index, void*) {
   static const bool may_be_old = getenv("PMI_RANK") == nullptr;
   return HEADROOM_FUNCTION_KINDS[index] == 'f' || (may_be_old && came_after_mpi3(index, nullptr));

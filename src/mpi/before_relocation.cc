@@ -1,4 +1,4 @@
-// What the program itself refers to is hidden before the loader relocates it.
+// Names that the program itself refers to are hidden before the loader relocates it.
 //
 // Names that the MPI library lacks are absent from this library's symbol table, too (absent_names.cc says why). The loader
 // passes over entries without a value, so the table is edited. For the program's own references that must happen before it is
@@ -32,7 +32,8 @@
 namespace headroom::mpi {
 namespace {
 
-/// What the dynamic section says. Its addresses are the loader's already, but for objects whose section it may not write.
+/// The tables that the dynamic section names. Its addresses are the loader's already, but for objects whose section it may not
+/// write.
 SymbolTables tables_of(const ElfW(Dyn) * entry, uintptr_t load_address) {
   SymbolTables tables;
   for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
@@ -73,7 +74,7 @@ constexpr const char* kNames[] = {
 #undef X
 };
 
-// What names mean, so that a hidden one can come back when another library turns out to be loaded.
+// The meaning of a name, so that a hidden one can come back when another library turns out to be loaded.
 struct Saved {
   ElfW(Addr) value;
   uint16_t section;

@@ -1,4 +1,4 @@
-// See cards.h: what the kernel lists of a node's network cards.
+// See cards.h: reads the kernel's list of a node's network cards.
 #include "mpi/cards.h"
 
 #include <dirent.h>

@@ -1,9 +1,9 @@
-// The network cards of this node, and what else can register, or keep, pages of a program.
+// The network cards of this node, and other devices that can register, or keep, pages of a program.
 #pragma once
 
 namespace headroom::mpi {
 
-/// What this node has that can register, or keep, pages of a program.
+/// The devices of this node that can register, or keep, pages of a program.
 struct Cards {
   bool infiniband = false;  // RDMA cards that UCX and libfabric's verbs use, real ones or not
   bool on_demand = false;   // all of these can work on memory that is not pinned

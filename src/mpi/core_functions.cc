@@ -1,4 +1,4 @@
-// What backends need of the layers below, gathered in one structure, so that a backend links against nothing but itself.
+// The functions of the layers below that backends need, in one structure, so that a backend links against nothing but itself.
 #include "mpi/core_functions.h"
 
 #include <link.h>
@@ -36,7 +36,7 @@ constexpr int kPatienceMs = 5000;
 void (*before_abort)() = nullptr;
 bool tool_below = false;
 
-/// What the launcher says under one of these names of the environment.
+/// The number that the launcher gives under one of these names of the environment.
 int launched_number(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names) {
     if (const char* value = getenv(name)) {
@@ -114,7 +114,7 @@ void write_names(const Cards& cards, char* out, size_t room) {
   }
 }
 
-/// Once a node: what becomes of its cards, and of what the user has set.
+/// Says, once a node, what becomes of its cards and of the user's settings.
 void tell_of_transports(const Cards& cards, const char* library) {
   const bool attaches = pager::engine_serves_kernel();
   const char* const said = overridden_settings();
@@ -193,7 +193,7 @@ void warn_of_singletons(const char* abi) {
   }
 }
 
-/// What is known of this process's MPI library, once it has begun.
+/// Notes what is known of this process's MPI library, once it has begun.
 void library_began(const char* abi, bool spins) {
   sched::program_begins(spins);
   sched::watch_long_turns();
@@ -234,7 +234,7 @@ void after_init(int rank, int size, const char* abi, bool spins) {
   heap::begin_with_smaller_ones();
 }
 
-/// What the program's MPI_Abort does before the library's.
+/// The work of the program's MPI_Abort before the library's.
 void report_before_abort() {
   if (before_abort != nullptr) {
     before_abort();
@@ -351,7 +351,7 @@ bool wants_between() {
   return (insists || base::settings().between == base::BetweenChoice::kAuto) && (direct::endpoint().open_card() || insists);
 }
 
-/// The job has agreed who matches messages between nodes.
+/// The job has agreed whether Headroom matches messages between nodes.
 void use_between(bool on, bool has_others) {
   if (has_others && !on && insists_on_between()) {
     base::die(

@@ -1,4 +1,4 @@
-// Which MPI library this process uses: found among the loaded objects by SONAME.
+// The MPI library that this process uses: found among the loaded objects by SONAME.
 #pragma once
 
 #include <cstdint>

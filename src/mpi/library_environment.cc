@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostChanges = 40;
 
-/// What is set in place of what the user has (nullptr: nothing).
+/// A value that is set in place of the user's (nullptr: there was none).
 struct Change {
   char name[kMostName];
   const char* before;

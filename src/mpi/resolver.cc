@@ -29,12 +29,13 @@ constexpr const char* kNames[kEntryCount] = {
 std::atomic<bool> resolved{false};
 bool tools_define[kEntryCount] = {};
 
-/// What a name that the MPI library lacks leads to. Reached only by a program that could not have run without Headroom.
+/// The function that a name leads to if the MPI library lacks it. Reached only by a program that could not have run without
+/// Headroom.
 int missing_function() { base::die("the program calls an MPI function that its MPI library does not have"); }
 
-/// What defines the MPI_ name behind us in the search order, if that is a tool and not an MPI library or a language binding.
-/// (Two libraries may be loaded; and where one was loaded privately, as mpi4py does, its own handle alone finds it. MPICH's
-/// Fortran library defines two functions of C.)
+/// The function behind us in the search order that has the MPI_ name, if it is a tool's and not an MPI library's or a language
+/// binding's. (Two libraries may be loaded; and where one was loaded privately, as mpi4py does, its own handle alone finds it.
+/// MPICH's Fortran library defines two functions of C.)
 void* tool_function(const char* name, void* in_library) {
   void* next = dlsym(RTLD_NEXT, name);
   return next != in_library && next != nullptr && core_functions().is_program(next) ? next : nullptr;
@@ -84,8 +85,8 @@ bool object_calls(void* function, const char* name) {
 }
 
 /// A tool of the profiling interface is to see the program's calls as they are, so Headroom works below it where it can: the
-/// tool's MPI_ functions are called directly, and what they call by PMPI_ names counts as the program's. Starting MPI is
-/// always wrapped on both sides of the tool.
+/// tool's MPI_ functions are called directly, and their calls by PMPI_ names count as the program's. Starting MPI is always
+/// wrapped on both sides of the tool.
 void step_below_tools(BackendRequest& request) {
   for (int entry = 0; entry < kEntryCount; entry += 2) {
     const bool starts = strstr(kNames[entry], "_Init") != nullptr || strstr(kNames[entry], "_init") != nullptr;

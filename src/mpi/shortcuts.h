@@ -1,4 +1,4 @@
-// Which entries of the trampolines' table lead straight to the MPI library, because their wrapper would have nothing to do.
+// Entries of the trampolines' table that lead straight to the MPI library, because their wrapper would have nothing to do.
 //
 // A wrapper costs about 45 ns a call, which an 8-byte message between two ranks that fit in memory would notice. So once it is
 // known how this process waits (the end of MPI_Init), the entries of calls made often leave their wrappers out, and come

@@ -27,20 +27,20 @@ enum class PassedFor { kOtherNode, kCommunicator, kArguments, kPartitions };
 /// Why a collective call is.
 enum class CollectivePassedFor { kOtherNodes, kCommunicator, kOperation };
 
-/// What the preloaded library gives a backend.
+/// The request that the preloaded library gives a backend.
 struct BackendRequest {
-  void* real[kEntryCount];     // what each name means without Headroom; nullptr if this MPI library lacks it
+  void* real[kEntryCount];     // the function of each name without Headroom; nullptr if this MPI library lacks it
   void* wrapper[kEntryCount];  // the backend fills in; nullptr = straight through
   const char* library_path;
 };
 
-/// Which node a process is on, and which member of it (-1: none, its messages go through the MPI library).
+/// The node that a process is on, and the member that it is there (-1: none, its messages go through the MPI library).
 struct NodePlace {
   uint64_t node;
   int64_t member;
 };
 
-/// What a backend needs of the layers below, so that it links against nothing.
+/// The functions that a backend needs of the layers below, so that it links against nothing.
 struct CoreFunctions {
   bool (*is_mpi_library)(const void* caller);
   bool (*is_program)(const void* caller);
@@ -69,11 +69,11 @@ struct CoreFunctions {
   void (*count_inner)();
   void* (*allocate)(uint64_t bytes, bool however_small);  // evictable memory
   bool (*release)(void* address);
-  // Messages inside the node (direct/): what this process is there, opening it, and its parts.
+  // Messages inside the node (direct/): this process's place there, opening it, and its parts.
   NodePlace (*node_place)();
   bool (*waiters_may_sleep)();
   bool (*registers_memory)();      // the library, with network cards: its windows must stay
-  void (*note_pins_of_library)();  // what it keeps for itself, once it has spoken to others
+  void (*note_pins_of_library)();  // those that it keeps for itself, once it has spoken to others
   bool (*hold_long)(const void* address, uint64_t bytes);
   void (*drop_long)(const void* address, uint64_t bytes);
   void (*say_no_room_for_window)(uint64_t bytes);

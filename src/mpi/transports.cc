@@ -1,10 +1,10 @@
-// What MPI libraries do with network cards, while memory may move.
+// How MPI libraries use network cards while memory may move.
 //
 // A library that registers memory with a card has the kernel pin it. Evicting a pinned page loses data: the file gets another
 // page, while the card writes to the old one. So cards are used by copying, where that was shown: received data goes through
-// the library's own buffers, and nothing is kept registered between messages. Which setting of which library does that is one
-// table, below; what it rests on is docs/dev/mpi.md, *Network cards*. A transport without such a setting stays off, by name.
-// (Windows that the library registers are held for their life: backend/windows/windows.cc.)
+// the library's own buffers, and nothing is kept registered between messages. The table below has the setting of each library
+// that does that; docs/dev/mpi.md, *Network cards*, says what it rests on. A transport without such a setting stays off, by
+// name. (Windows that the library registers are held for their life: backend/windows/windows.cc.)
 //
 // XPMEM and KNEM map or pin pages of other processes, and stay off. Cross-memory attach fails on memory that is on storage, but
 // where the fault engine serves the kernel.
@@ -52,7 +52,7 @@ constexpr Setting kOpenMpi[] = {
     {"OMPI_MCA_opal_common_ucx_opal_mem_hooks", "0", How::kAlways},
 };
 
-/// What has no setting that was shown to copy.
+/// Transports without a setting that was shown to copy.
 struct List {
   const char* name;
   const char* off;

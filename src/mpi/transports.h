@@ -5,10 +5,10 @@
 
 namespace headroom::mpi {
 
-/// Sets what makes the MPI library's transports copy, and excludes those that would not, in the environment of this process and
-/// of what it starts. What the user has set stays as far as it goes with that. `serves`: the fault engine lets the kernel touch
-/// absent memory. Before the program begins, and once more before the library does: it may be called again.
-/// `library`: where the MPI library lies, which may load UCX later; nullptr if that is not known yet.
+/// Sets variables that make the MPI library's transports copy, and excludes transports that would not, in the environment of
+/// this process and of those that it starts. The user's settings stay as far as they go with that. `serves`: the fault engine
+/// lets the kernel touch absent memory. Before the program begins, and once more before the library does: it may be called
+/// again. `library`: where the MPI library lies, which may load UCX later; nullptr if that is not known yet.
 void make_transports_copy(const Cards& cards, bool serves, const char* library);
 
 /// Whether UCX, as this process would load it, copies what its cards transfer.

@@ -1,7 +1,7 @@
 // The cgroups that this process is in: the files of each folder from its own up to where they are mounted, version 1 or 2.
 //
 // Inside a container, which sees its own cgroup as the root, the path that /proc/self/cgroup names may not exist below the
-// mount, and then what exists of it counts. Allocates nothing; thread-safe.
+// mount, and then the part of it that exists counts. Allocates nothing; thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -41,12 +41,13 @@ enum class MemberState : uint32_t {
   kLeaving,  // ends in order; its memory is still there
   kLeft,     // ended in order
   kDied,     // ended without leaving; its claims were given back by another member
-  kJoining,  // its place is taken, and what stands there is not yet its own
+  kJoining,  // its place is taken, and the entry's content is not yet its own
   kRetired,  // it has ended, and another member is giving back what it had
 };
 
-// A member's word has its state in the lowest bits, and in the upper half the number of times that the place was taken: who has
-// looked at the word, and then at whose place it is, changes it only if no other process has taken the place meanwhile.
+// A member's word has its state in the lowest bits, and in the upper half the number of times that the place was taken: a
+// process that has looked at the word, and then at whose place it is, changes it only if no other process has taken the place
+// meanwhile.
 inline constexpr uint32_t kStateBits = 0x7;
 inline constexpr uint32_t kOneUse = 1U << 16;
 inline constexpr uint32_t kUseBits = ~(kOneUse - 1);
@@ -55,8 +56,8 @@ inline MemberState state_in(uint32_t word) { return static_cast<MemberState>(wor
 /// The word of the same use of the place, in another state.
 inline uint32_t in_state(uint32_t word, MemberState state) { return (word & kUseBits) | static_cast<uint32_t>(state); }
 
-// While it is kRetired there is between the two what comes next, and which member is at it: should that one end meanwhile, too,
-// the member that notices goes on with it.
+// While the state is kRetired, the bits between the two hold the next state, and the member that is giving the claims back:
+// should that one end meanwhile, too, the member that notices goes on with it.
 inline constexpr int kNextShift = 3;
 inline constexpr int kRetirerShift = 6;
 inline uint32_t in_retirement(uint32_t word, MemberState next, int retirer) {
@@ -120,17 +121,17 @@ struct MemberTurns {
   std::atomic<uint64_t> looked_at_ns;  // when it last looked whether it may have a slot: a sign of life while it waits for one
   std::atomic<uint64_t> blocked_since_ns;
   std::atomic<uint64_t> read_page_at_ns;   // when it last had to wait for a single page from storage
-  std::atomic<int64_t> working_set_bytes;  // of blocks, what its next turn is expected to need
+  std::atomic<int64_t> working_set_bytes;  // of blocks, that its next turn is expected to need
   std::atomic<uint32_t> wants_all;         // 1: it cannot keep what it uses in a turn (pager/room.cc)
 };
 
-/// What a member has of the budget, and what others ask it to give back (pager/room.h).
+/// A member's part of the budget, and the memory that others ask it to give back (pager/room.cc).
 struct MemberMemory {
   std::atomic<int64_t> reserved_bytes;
   std::atomic<int64_t> other_bytes;    // of these, outside the arena: cannot be given back
   std::atomic<int64_t> beyond_bytes;   // resident outside the arena beyond other_bytes, which is half a share at most
   std::atomic<int64_t> message_bytes;  // of these, for messages that lie in message memory (direct/), and not in other_bytes
-  std::atomic<int64_t> asked_bytes;    // what others would like this member to give back, the most of them
+  std::atomic<int64_t> asked_bytes;    // the most that any other member would like this one to give back
   MemberSet asked_by;                  // which members they are: added after asked_bytes
   MemberSet answered_by;               // those that have said, asked by this member, that they have given what they can
   std::atomic<uint64_t> refused_ns;    // when it last had less to give than was asked: the rest is in use
@@ -146,7 +147,7 @@ struct MemberPager {
   std::atomic<uint32_t> waits_for_storage_room;  // 1: its memory stands still, since storage is full
 };
 
-/// What a member asks of another's pager: that blocks of that one which it holds be there (pager/peer_requests.cc).
+/// A member's request to another's pager, to bring blocks of the other's that the asker holds (pager/peer_requests.cc).
 struct BlocksToBring {
   std::atomic<uint32_t> state;  // futex: PeerRequestState
   std::atomic<int32_t> from;
@@ -165,14 +166,14 @@ struct MemberPartition {
   std::atomic<uint64_t> table_inode;
 };
 
-/// A write into another process by cross-memory attach (heap/attach_calls.h).
+/// A write into another process by cross-memory attach (heap/system_call_wrappers.cc).
 struct RemoteWrite {
   std::atomic<int32_t> target;  // pid, or 0
   std::atomic<uint64_t> begin;  // the addresses that it may write there
   std::atomic<uint64_t> end;
 };
 
-/// A process of the node session: what others see of it, by layer.
+/// A process of the node session: the part of it that others see, by layer.
 struct alignas(64) Member {
   std::atomic<uint32_t> state;  // MemberState, and the number of the place's use: state_of(), state_in()
   std::atomic<int32_t> pid;
@@ -217,7 +218,7 @@ struct ModeChange {
   std::atomic<uint32_t> mode;   // ModeChoice
 };
 
-/// What reading so much from storage takes, as far as it was measured (pager/store_speed.h).
+/// The time that reading so much from storage takes, as far as it was measured (pager/store_speed.h).
 struct ReadTime {
   std::atomic<uint32_t> median_ns;
   std::atomic<uint32_t> samples;
@@ -243,7 +244,7 @@ struct Ledger {
   uint64_t started_ns;
   uint64_t id;                                      // random: ranks that name the same one are on the same node
   uint32_t asked_slots;                             // as set by the user; 0 = as many as cores
-  uint32_t quota_cores;                             // what the cgroup's processor quota allows, rounded up
+  uint32_t quota_cores;                             // the cores that the cgroup's processor quota allows, rounded up
   uint32_t places;                                  // that members can have
   std::atomic<uint32_t> used_places;                // those before it were taken at some time, and no others
   std::atomic<uint64_t> core_mask[kMaxCores / 64];  // union of the members' affinities: launchers bind ranks to cores
@@ -251,24 +252,24 @@ struct Ledger {
   std::atomic<int64_t> free_bytes;
   std::atomic<int64_t> peak_reserved_bytes;
   std::atomic<int64_t> beyond_bytes;         // of all members
-  std::atomic<int64_t> peak_resident_bytes;  // the most of what was reserved and beyond that at one time
+  std::atomic<int64_t> peak_resident_bytes;  // the most that was reserved, and resident beyond that, at one time
   std::atomic<uint64_t> short_at_ns;         // when short_memory was set
-  std::atomic<uint32_t> short_memory;        // 1 once some member's allocation did not fit: everybody's memory is watched
-  std::atomic<uint32_t> lacks_room;          // 1 while somebody's memory has to leave, and some time after
+  std::atomic<uint32_t> short_memory;        // 1 once some member's allocation did not fit: every member's memory is watched
+  std::atomic<uint32_t> lacks_room;          // 1 while some member's memory has to leave, and some time after
   std::atomic<uint64_t> lacked_room_ns;      // when it last had to
   std::atomic<uint32_t> held_slots;
   std::atomic<uint32_t> most_held_slots;      // without those that were lent
   std::atomic<uint32_t> most_held_with_lent;  // with them
   std::atomic<uint64_t> slot_freed_ns;        // when a member last gave slots up, or was overdue; 0: it gave its own up
   std::atomic<uint32_t> alive;
-  std::atomic<uint32_t> joined;              // how often somebody has, ever; counted after `alive`
+  std::atomic<uint32_t> joined;              // how often a process has, ever; counted after `alive`
   std::atomic<uint32_t> reported;            // `joined` as it was when the last one left, and wrote the report
   std::atomic<uint64_t> failed_at_ns;        // when a member ended with an error of Headroom's; 0 = none did
   std::atomic<uint64_t> lost_at_ns;          // when a member ended without leaving; 0 = none did
   std::atomic<uint32_t> ended;               // 1: the process of a member has, in whatever way (lost_claims.h)
   std::atomic<uint32_t> reporter;            // 1: a member that fails or aborts the job writes the report; 2: it has written it
-  std::atomic<uint32_t> told_of_launcher;    // whether somebody has said that the launcher is another MPI's
-  std::atomic<uint32_t> told_of_transports;  // what is said once a node
+  std::atomic<uint32_t> told_of_launcher;    // whether a member has said that the launcher is another MPI's
+  std::atomic<uint32_t> told_of_transports;  // 1: a member has warned of them, once a node; so for the next ones
   std::atomic<uint32_t> told_of_other_memory;
   std::atomic<uint32_t> told_of_full_storage;
   std::atomic<uint32_t> told_of_static_data;
@@ -282,7 +283,7 @@ struct Ledger {
   ModeChange modes[kMaxModeChanges];
   Member members[kMaxMembers];
 
-  /// Everybody who is or was a member. What lies behind is not looked at, so that memory for it is never taken.
+  /// Every place that is or was a member's. Places behind them are not looked at, so that memory for them is never taken.
   [[nodiscard]] std::span<Member> used_members() { return {members, used_places.load(std::memory_order_acquire)}; }
   [[nodiscard]] std::span<const Member> used_members() const { return {members, used_places.load(std::memory_order_acquire)}; }
 
@@ -307,8 +308,8 @@ void take(Ledger& ledger, Member& member, int64_t bytes);
 /// Gives `bytes` back. Thread-safe.
 void release(Ledger& ledger, Member& member, int64_t bytes);
 
-/// The same for copies of messages, which are told apart: memory becomes short while they are there, and what message memory
-/// has in use is measured, too (pager/other_memory.cc).
+/// The same for copies of messages, which are told apart: memory becomes short while they are there, and the use of message
+/// memory is measured, too (pager/other_memory.cc).
 bool reserve_for_message(Ledger& ledger, Member& member, int64_t bytes);
 void take_for_message(Ledger& ledger, Member& member, int64_t bytes);
 void release_of_message(Ledger& ledger, Member& member, int64_t bytes);
@@ -316,18 +317,19 @@ void release_of_message(Ledger& ledger, Member& member, int64_t bytes);
 /// The member has so much resident outside the arena beyond its other_bytes. By one thread of each member at a time.
 void note_beyond(Ledger& ledger, Member& member, int64_t bytes);
 
-/// What all members have resident, as far as that is known: what they have reserved, and what was measured beyond that.
+/// The bytes that all members have resident, as far as that is known: those that they have reserved, and those that were
+/// measured beyond.
 inline int64_t resident_bytes(const Ledger& ledger) {
   return ledger.budget - ledger.free_bytes.load(std::memory_order_relaxed) +
          ledger.beyond_bytes.load(std::memory_order_relaxed);
 }
 
-/// What the member has reserved that cannot leave by eviction.
+/// The bytes that the member has reserved and that cannot leave by eviction.
 inline int64_t bytes_besides_blocks(const Member& member) {
   return member.memory.other_bytes.load(std::memory_order_relaxed) +
          member.memory.message_bytes.load(std::memory_order_relaxed);
 }
-/// What it has reserved for blocks of the arena.
+/// The bytes that it has reserved for blocks of the arena.
 inline int64_t bytes_of_blocks(const Member& member) {
   return member.memory.reserved_bytes.load(std::memory_order_relaxed) - bytes_besides_blocks(member);
 }
@@ -338,7 +340,7 @@ void note_used_places(Ledger& ledger, uint32_t places);
 /// Records that the node now waits in `mode` (ModeChoice), if it did not before.
 void record_mode(Ledger& ledger, uint32_t mode);
 
-/// Whether it was written by a program that has this same layout: tools and ranks of another version must not touch it.
+/// Whether the ledger was written by a program that has this same layout: tools and ranks of another version must not touch it.
 inline bool is_of_this_version(const Ledger& ledger) {
   return ledger.magic == kLedgerMagic && ledger.version == kLedgerVersion && ledger.bytes == sizeof(Ledger);
 }

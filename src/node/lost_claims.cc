@@ -68,8 +68,8 @@ bool LostClaims::give_back(Ledger& ledger, const Member& self) {
     return false;
   }
   seen_ = 0;
-  // What a process is at work on so long, since it is stopped just there, makes a difference again when it goes on, and is
-  // found in the same way.
+  // A claim that a process has been at work on for so long, since it is stopped just there, makes a difference again when the
+  // process goes on, and is found in the same way.
   ledger.free_bytes.fetch_add(now.bytes, std::memory_order_acq_rel);
   ledger.held_slots.fetch_sub(now.slots, std::memory_order_acq_rel);
   return true;

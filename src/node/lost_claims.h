@@ -11,14 +11,14 @@ namespace headroom::node {
 class LostClaims {
  public:
   /// To be called about once a second by one thread; of the node's processes the one in the first place that is taken does
-  /// something, and only once somebody has ended. Whether claims were given back.
+  /// something, and only once a process has ended. Whether claims were given back.
   bool give_back(Ledger& ledger, const Member& self);
 
  private:
   struct Difference {
     int64_t bytes;
     uint32_t slots;
-    uint64_t states;  // of the members: while somebody joins or ends, what is different may be on its way
+    uint64_t states;  // of the members: while one joins or ends, the difference may be on its way
     bool operator==(const Difference&) const = default;
   };
   static bool find(const Ledger& ledger, Difference& found);

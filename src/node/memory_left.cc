@@ -37,7 +37,7 @@ int64_t limit_in(const char* folder, const char* name) {
   return limit > kNone ? INT64_MAX : limit;
 }
 
-/// What one cgroup may still use.
+/// The bytes that one cgroup may still use.
 int64_t left_in(const char* folder, bool unified) {
   const int64_t limit = unified ? std::min(limit_in(folder, "memory.max"), limit_in(folder, "memory.high"))
                                 : limit_in(folder, "memory.limit_in_bytes");

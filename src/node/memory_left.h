@@ -1,6 +1,6 @@
-// How much memory this process's node has left, as the kernel sees it: the least of what its memory cgroups and their ancestors
-// (version 1 and 2, memory.high too) and the whole node could still give without swapping. Clean pages of files count as left,
-// since the kernel drops them first.
+// The memory that this process's node has left, as the kernel sees it: the least that one of its memory cgroups and their
+// ancestors (version 1 and 2, memory.high too), or the whole node, could still give without swapping. Clean pages of files
+// count as left, since the kernel drops them first.
 #pragma once
 
 #include <cstdint>

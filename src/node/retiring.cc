@@ -6,7 +6,7 @@
 namespace headroom::node {
 namespace {
 
-/// Tells everybody that there is room, and that something has changed.
+/// Tells all other members that there is room, and that something has changed.
 void tell_everybody(const Session& session, const Member& of) {
   for (int index = 0; Member & other : session.ledger->used_members()) {
     const int place = index++;
@@ -38,8 +38,9 @@ bool put_on(Ledger& ledger, Member& member) {
 
 namespace {
 
-/// Takes back what the process had whose member this one has made kRetired, or one that has ended since. Its place is free
-/// only when that is done: a process that took it before would lose what is its own. One that is told of it finds it so.
+/// Takes back the claims of a process whose member is kRetired, made so by this process or by one that has ended since. The
+/// place is free only when that is done: a process that took it before would lose its own claims. A member that is told of it
+/// finds it so.
 void finish_retiring(const Session& session, Member& member) {
   Ledger& ledger = *session.ledger;
   const uint32_t word = member.state.load(std::memory_order_acquire);

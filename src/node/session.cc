@@ -123,7 +123,7 @@ bool try_join(Session& session) {
   if (listener < 0) {
     return false;
   }
-  // bind() is what decides who founds the session; the ledger is made before listen() lets anyone in.
+  // bind() decides which process founds the session; the ledger is made before listen() lets others in.
   if (bind(listener, as_sockaddr(address), address.length) == 0 && found_session(session, listener) &&
       listen(listener, kMaxMembers) == 0) {
     return true;
@@ -138,7 +138,7 @@ bool take_member_slot(Session& session) {
   // Members that left keep their counters for the report; their places are taken again only when no fresh one is left.
   const MemberState reusable[] = {MemberState::kEmpty, MemberState::kLeft, MemberState::kDied};
   for (const MemberState wanted : reusable) {
-    // A fresh place is the next one; it is used from the moment somebody may take it.
+    // A fresh place is the next one; it is used from the moment a process may take it.
     const bool is_fresh = wanted == MemberState::kEmpty;
     const auto last = static_cast<int>(is_fresh ? session.ledger->places : session.ledger->used_places.load());
     for (int index = 0; index < last; ++index) {
@@ -178,7 +178,7 @@ void read_executable_name(char* out, size_t bytes) {
   out[kept] = 0;
 }
 
-/// A process that joined and then replaced its program by execve() joins anew; what the old program held is gone.
+/// A process that joined and then replaced its program by execve() joins anew; the memory of the old program is gone.
 void retire_former_self(const Session& session) {
   for (Member& member : session.ledger->used_members()) {
     if (&member != session.self) {

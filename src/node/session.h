@@ -7,7 +7,8 @@
 // whose user id differs is refused.
 //
 // A process joins when it first needs the arena or calls MPI_Init; a shell or `sed` that merely carries a rank's environment
-// never does. What identifies a member is its index in the ledger; it is bound to a rank only by MPI itself (bind_rank).
+// never does. A member is identified by its index in the ledger; the MPI layer enters its rank once MPI has told it
+// (mpi/core_functions.cc).
 //
 // Each member has a doorbell (an abstract datagram socket named after its index), and watches the next living member by a
 // pidfd, so that a death is noticed at once by one process: it gives the dead member's memory and slot back and says so.
@@ -65,14 +66,15 @@ bool outlived_failure(const Session& session);
 /// Whether a member ended without leaving so long ago that a launcher that ends the others then would have done so.
 bool outlived_loss(const Session& session);
 
-/// What leaving was. kLast is for the last member, but once only for the same members (one may come back): the report is its.
+/// The outcome of leaving. kLast is for the last member, but once only for the same members (one may come back): the report is
+/// its.
 enum class Leaving { kHadLeft, kLeft, kLast };
 
 /// Leaves in order. The memory still exists until the process ends, so the process that watches us gives it back then.
 Leaving leave_session(Session& session);
 
-/// This process has left, since it was about to become another program, and goes on: that failed. For one that has left, not
-/// for another of its threads.
+/// This process has left, since it was about to become another program, and goes on: that failed. For the thread that has left,
+/// not for another one of the process.
 void return_to_session(Session& session);
 
 /// This process has joined, and cannot take part after all: nobody watches it, or waits for it.

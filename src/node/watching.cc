@@ -1,7 +1,7 @@
 // See watching.h.
 //
-// A pidfd tells that a member has ended. The memory and the slot of its member are given back (retiring.h), and if that was not
-// to be expected it is said.
+// A pidfd tells that a member has ended. The memory and the slot of its member are given back (retiring.h), and an end that was
+// not to be expected is reported.
 #include "node/watching.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ void note_end(const Session& session, Member& member, int process, int pidfd) {
   const int rank = member.rank.load(std::memory_order_relaxed);
   const int pid = member.pid.load(std::memory_order_relaxed);
   if (pid != process) {
-    return;  // somebody else was faster, and another process has its place
+    return;  // another member was faster, and another process has its place
   }
   if (is_missed(member)) {
     session.ledger->lost_at_ns.store(base::monotonic_ns(), std::memory_order_release);  // it may have ended before it could

@@ -25,7 +25,8 @@ bool keeps_its_rights(uint64_t block) {
          (word_of(block).load(std::memory_order_acquire) & kPinned) != 0;
 }
 
-/// Where rights are how memory is watched, what list_held() has listed keeps them: the kernel is at work there.
+/// Whether list_held() has listed the block, or it is pinned. Where rights are how memory is watched, it then keeps them: the
+/// kernel is at work there.
 bool is_listed_already(uint64_t block) {
   return keeps_its_rights(block) || state_of(word_of(block).load(std::memory_order_acquire)) == kResident;
 }
@@ -93,8 +94,9 @@ void list_populated(uint64_t from, uint64_t to) {
   }
 }
 
-/// Lists what the kernel, or a peer, may be at work on, so that no page of it is missing. A thread that holds from now on waits
-/// until this process is armed. Before list_populated(): what a holder has written and let go of meanwhile is found by that.
+/// Lists the blocks that the kernel, or a peer, may be at work on, so that no page of them is missing. A thread that holds from
+/// now on waits until this process is armed. Runs before list_populated(), which finds the blocks that a holder has written and
+/// let go of meanwhile.
 void list_held() {
   const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed);
   for (uint64_t block = 0; block < committed / kBlockBytes; ++block) {
@@ -128,7 +130,7 @@ void cover_static_region(int index) {
   const uint64_t before = state.resident.count();
   list_populated(region.offset, region.offset + region.bytes);
   const auto bytes = static_cast<int64_t>((state.resident.count() - before) * kBlockBytes);
-  // The content is there already, so its room is taken whether or not it is free; pump() evicts what is then too much.
+  // The content is there already, so its room is taken whether or not it is free; pump() then evicts the excess.
   node::take(*state.session->ledger, *state.session->self, bytes);
   count_touched();
 }

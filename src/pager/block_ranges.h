@@ -1,5 +1,5 @@
-// From addresses to blocks. Memory outside the partition is passed over, and what lies in several views (the arena, moved
-// static data) comes in as many parts.
+// From addresses to blocks. Memory outside the partition is passed over, and memory that lies in several views (the arena,
+// moved static data) comes in as many parts.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// What becomes of a block's word when the pager does something with the block; nullopt if it may not, since the block is held,
-// was written, or is not in that state. Pure functions of the word, so that what the pager does can be tried in every order
-// that threads may do it in (tests/unit/block_protocol_test.cc).
+// The transitions of a block's word, one for each step that the pager takes with the block; nullopt if it may not, since the
+// block is held, was written, or is not in that state. They are pure functions of the word, so that a test can try the steps in
+// every order in which threads may take them (tests/unit/block_protocol_test.cc).
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ constexpr NextWord fail_writing(uint64_t word) {
   return (word & ~kStateMask) | kResident | kDirty;
 }
 
-/// Forked children are to map its memory, until somebody writes to it or holds it. (It goes with the block's memory.)
+/// Forked children are to map its memory, until a thread writes to it or holds it. (It goes with the block's memory.)
 constexpr NextWord begin_sharing(uint64_t word) {
   using namespace arena;
   const bool may_change = (word & kHoldMask) != 0 || (word & kWritable) != 0;
@@ -74,8 +74,8 @@ constexpr NextWord take_access(uint64_t word) {
   return (word & kHoldMask) != 0 || (word & kMapped) == 0 ? NextWord() : word & ~(kMapped | kWritable);
 }
 
-/// Its content will be overwritten. Of a block in memory (if `resident_too`) it need not be written out, of one on storage not
-/// read. One that was writable is to be write-protected before.
+/// Its content will be overwritten. The content of a block in memory (if `resident_too`) need not be written out, and that of a
+/// block on storage need not be read. The view of a block that was writable is to be write-protected before.
 constexpr NextWord forget_content(uint64_t word, bool resident_too) {
   using namespace arena;
   if ((word & kHoldMask) != 0) {
@@ -95,7 +95,7 @@ constexpr NextWord change_bits(uint64_t word, uint64_t clear, uint64_t set) { re
 
 }  // namespace next
 
-/// Makes the transition; false, and nothing done, if `next` says that it may not be. `before`: what the word was then.
+/// Makes the transition; false, and nothing done, if `next` says that it may not be. `before`: the word as it was then.
 template <typename Next>
 bool make_transition(arena::BlockWord& word, Next next, uint64_t& before) {
   before = word.load(std::memory_order_acquire);

@@ -1,6 +1,6 @@
-// Checksums of what is on storage (setting checksums): 4 bytes in memory for each page that was written, compared when it comes
-// back. A page that is written to while it goes out has the wrong one until it goes out again, which it does before it is read:
-// it is in memory until then. Private to src/pager; for the pager thread alone.
+// Checksums of the content on storage (setting checksums): 4 bytes in memory for each page that was written, compared when it
+// comes back. A page that is written to while it goes out has the wrong one until it goes out again, which it does before it is
+// read: it is in memory until then. Private to src/pager; for the pager thread alone.
 #pragma once
 
 #include <cstdint>

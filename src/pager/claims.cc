@@ -1,9 +1,9 @@
-// What the program's threads do with memory themselves as long as it is enough, and how that ends.
+// The work that the program's threads do on memory themselves as long as it is enough, and its end.
 //
-// While memory is enough, what is allocated counts against the budget, and what is given up is punched at once; nobody watches.
-// A claim that does not fit makes the node short: every process arms (arming.cc), and from then on what is resident counts,
-// and the pager's thread does all this. One lock keeps the two apart. A thread that holds memory takes it only when the process
-// arms, or to pin, with signals blocked: signal handlers may do both.
+// While memory is enough, allocated memory counts against the budget, and memory that is given up is punched at once; nobody
+// watches. A claim that does not fit makes the node short: every process arms (arming.cc), and from then on resident memory
+// counts, and the pager's thread does all this. One lock keeps the two apart. A thread that holds memory takes it only when the
+// process arms, or to pin, with signals blocked: signal handlers may do both.
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "pager/pager.h"
@@ -48,7 +48,7 @@ void make_short() {
 bool is_armed() { return armed_flag.load(std::memory_order_acquire); }
 
 void become_armed() {
-  if (!state.armed) {  // else who holds the lock may be waiting for this thread
+  if (!state.armed) {  // else the thread that holds the lock may be waiting for this one
     base::LockHolder lock(transition_lock);
     arm(claimed_bytes);
     armed_flag.store(true, std::memory_order_release);
@@ -138,7 +138,7 @@ Status grow(uint64_t bytes) {
 Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
                          bool (*copy)(uintptr_t address, uint64_t bytes, uint64_t offset)) {
   const TransitionHolder lock;
-  // Held until they are watched: until then the pager does not see what is written to them (arena/whole_blocks.h).
+  // Held until they are watched: until then the pager does not see writes to them (arena/whole_blocks.h).
   const uint64_t first = arena::block_of(offset);
   const uint64_t last = arena::block_of(offset + bytes - 1);
   const auto hold_all = [=](bool hold) {
@@ -162,7 +162,7 @@ Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
 
 bool is_armed_once_settled() {
   if (__builtin_expect(!arms(), 1)) {
-    return false;  // whatever begins now finds the hold
+    return false;  // arming that begins now finds the hold
   }
   const TransitionHolder until_it_has_armed;
   return is_armed();

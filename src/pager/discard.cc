@@ -1,5 +1,5 @@
-// Content that the program gives up: memory that is freed, unmapped, or given back (MADV_DONTNEED, MADV_FREE), and what will be
-// overwritten. Nothing of it is written out or read again.
+// Content that the program gives up: memory that is freed, unmapped, or given back (MADV_DONTNEED, MADV_FREE), and content that
+// will be overwritten. Nothing of it is written out or read again.
 #include <string.h>
 #include <time.h>
 
@@ -21,7 +21,7 @@ bool is_moving(uint64_t block) {
   return now == kReading || now == kWriting || (now == kSinglePages && pages_are_moving(block));
 }
 
-/// What is in motion comes to rest: the disk may still be writing into or reading from the memory.
+/// Waits until a block in motion is at rest: the disk may still be writing into its memory or reading from it.
 void wait_until_at_rest(uint64_t block) {
   while (is_moving(block)) {
     if (!collect_transfers()) {
@@ -35,11 +35,12 @@ void wait_until_at_rest(uint64_t block) {
 
 void forget_content(uint64_t first, uint64_t count, bool resident_too) {
   if (!resident_too && has_fork_children()) {
-    return;  // they need what is on storage, and nobody asked for this
+    return;  // they need the content on storage, and the program did not ask for this
   }
   for (uint64_t block = first; block < first + count; ++block) {
     const uint64_t before = word_of(block).load(std::memory_order_acquire);
-    // Kept is what a forked child still needs, and what is held: in use, or pinned because its rights are the program's.
+    // Blocks stay that a forked child still needs, and those that are held: in use, or pinned because their rights are the
+    // program's.
     if (!next::forget_content(before, resident_too) || !give_children_copies(block)) {
       continue;
     }
@@ -51,7 +52,7 @@ void forget_content(uint64_t first, uint64_t count, bool resident_too) {
     if (make_transition(word_of(block), [=](uint64_t word) { return next::forget_content(word, resident_too); })) {
       trace::count(Counter::kBlocksForgotten);
     } else if (was_writable) {
-      state.engine->unprotect(view_of_block(*state.partition, block));  // somebody holds it now
+      state.engine->unprotect(view_of_block(*state.partition, block));  // it is held by now
     }
   }
 }

@@ -3,7 +3,7 @@
 //   userfaultfd        the kernel queues the fault and stops the thread; also serves the kernel's own accesses (system
 //                      calls, cross-memory attach, core dumps). Needs root, the sysctl vm.unprivileged_userfaultfd, or
 //                      read access to /dev/userfaultfd.
-//   userfaultfd-user   the same for accesses of the program only; what an ordinary user gets. A system call on absent memory
+//   userfaultfd-user   the same for accesses of the program only; ordinary users get this one. A system call on absent memory
 //                      fails with EFAULT, so heap/system_call_wrappers.cc holds what it passes to the kernel.
 //   sigsegv            mprotect and a SIGSEGV handler, everywhere. Each change of permission may cost a mapping
 //                      (vm.max_map_count), and threads must never run with SIGSEGV blocked.
@@ -28,8 +28,8 @@ struct Fault {
 class FaultEngine {
  public:
   virtual ~FaultEngine() = default;
-  /// Begins to catch faults in the view. What is mapped there stays accessible with userfaultfd and does not with
-  /// sigsegv, so the caller maps resident blocks afterwards.
+  /// Begins to catch faults in the view. Pages that are mapped there stay accessible with userfaultfd and do not with sigsegv,
+  /// so the caller maps resident blocks afterwards.
   virtual base::Status cover(arena::View view) = 0;
   /// Lets the program read (and write) resident pages of the view, and wakes threads that wait there.
   virtual void map(arena::View view, bool writable) = 0;

@@ -116,7 +116,7 @@ bool serve_signal_fault(const siginfo_t& info, const void* context) {
 
 FaultEngine* make_sigsegv_engine() {
   alignas(SigsegvEngine) static char place[sizeof(SigsegvEngine)];
-  install_fault_handler();  // before memory is short: what the program blocks or handles until then must not shut us out
+  install_fault_handler();  // before memory is short: a handler or mask that the program sets by then must not shut us out
   return new (place) SigsegvEngine;
 }
 

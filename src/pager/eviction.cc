@@ -1,4 +1,4 @@
-// Giving memory back: how a dirty block leaves without losing a write. Which blocks: see replacement.h; which rank: room.cc.
+// Giving memory back: how a dirty block leaves without losing a write. replacement.h chooses the blocks, room.cc the rank.
 //
 // A dirty block: the word goes from RESIDENT to WRITING (only if nobody holds it), the view is write-protected, then the
 // content is written out of the alias; when that is done and nothing was written or held meanwhile, the word goes to STORED
@@ -89,8 +89,7 @@ bool drop_if_zero(uint64_t block) {
   return true;
 }
 
-/// Hides as many blocks as are to be watched, but for those that somebody holds; neighbours together. A rank that waits uses
-/// nothing.
+/// Hides as many blocks as are to be watched, but for those that are held; neighbours together. A rank that waits uses nothing.
 void hide_some() {
   if (state.idle.load(std::memory_order_relaxed)) {
     return;
@@ -208,7 +207,7 @@ int64_t write_out(uint64_t block) {
 /// Leaves place for the pieces of one write-out and for the read that room is made for.
 bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth - 8; }
 
-/// What was found while somebody looked for blocks that can leave.
+/// The findings of a search for blocks that can leave.
 struct Found {
   uint32_t without_room = kNoBlock;  // could not, since storage is full
   bool pages_in_use = false;         // of blocks of which single pages are here
@@ -286,7 +285,7 @@ int64_t evict(int64_t bytes, Urgency urgency) {
   if (leaving < bytes && found.pages_in_use && urgency != Urgency::kNobodyWaits && state.leaving_bytes == 0) {
     leaving += evict_now(bytes - leaving, found, true);
   }
-  // What is in motion may leave, or make others leave, when it has come to rest; then this is tried again.
+  // Blocks in motion may leave, or make others leave, when they have come to rest; then this is tried again.
   const bool more_will_come = state.leaving_bytes > 0 || state.store->in_flight() > 0 || state.collects;
   if (leaving > 0 || found.without_room == kNoBlock || urgency == Urgency::kNobodyWaits || more_will_come) {
     return leaving;

@@ -1,8 +1,8 @@
 // Serving faults: first touches, first writes, and blocks that are on storage.
 //
-// serve() makes one block accessible if that is possible at once. If not, the access waits (waiting_accesses.cc). What a fault
-// means is decided by the block's word alone: a stray access may have put a zero page under a hole, so that the kernel calls
-// the next fault "minor".
+// serve() makes one block accessible if that is possible at once. If not, the access waits (waiting_accesses.cc). The block's
+// word alone decides what a fault means: a stray access may have put a zero page under a hole, so that the kernel calls the
+// next fault "minor".
 #include <string.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using trace::Counter;
 constexpr uint64_t kTouchAhead = 16;   // blocks
 constexpr uint64_t kFreshLately = 16;  // first touches that faulted
 
-/// Room for one block that somebody waits for.
+/// Room for one block that a thread waits for.
 bool take_room_for_one() {
   if (!older_ones_lack_room()) {
     if (reserve_blocks(1)) {
@@ -87,8 +87,8 @@ uint64_t most_touched_ahead() {
   return std::min(most, kTouchAhead);
 }
 
-/// A thread that has touched several blocks in order gets the next ones, too, the more the longer it goes on. (What lies behind
-/// the end of an allocation is zero, and leaves without being written.) For those that it will touch next, room is made
+/// A thread that has touched several blocks in order gets the next ones, too, the more the longer it goes on. (Memory behind
+/// the end of an allocation is zero, and leaves without being written.) Room for the blocks that it will touch next is made
 /// meanwhile.
 void touch_ahead(uint64_t block, bool write) {
   FreshRun& run = fresh_run_at(block);
@@ -163,8 +163,8 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
   }
   const bool had_pages = is_probed(block);
   if ((word & (kMarker | kMapped)) == kMarker && probe_page(block, page, write)) {
-    // The block's word does not say MAPPED: whatever else is done with the block is done as if nothing were mapped, but for
-    // what keeps a write from being lost.
+    // The block's word does not say MAPPED: all other code treats the block as if nothing of it were mapped, but for the bits
+    // that keep a write from being lost.
     state.engine->map({view.address + page * kPageBytes, kPageBytes}, write);
     if (write) {
       change_word(word_of(block), kUndefined, kDirty | kWritable);
@@ -172,8 +172,8 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
     extend_stream(block);
     return true;
   }
-  // A dirty block may as well be mapped writable: there is nothing to learn from its next write. What a probe has made writable
-  // stays so.
+  // A dirty block may as well be mapped writable: there is nothing to learn from its next write. A block that a probe has made
+  // writable stays so.
   const bool was_writable = (word & kWritable) != 0;
   const bool writable =
       write || was_writable || ((word & kDirty) != 0 && state_of(word) == kResident && is_given_to_all(block));
@@ -267,7 +267,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
     const bool goes_on = continues_stream(block, page);
     in_order = goes_on;
     if (goes_on && state_of(word) == kReading) {
-      extend_stream(block);  // so that the disk is busy while what it has read is put in its place
+      extend_stream(block);  // so that the disk is busy while the content that it has read is put in its place
     }
     trace::count(Counter::kFaultsStorage);
     trace::count_for_label(block, 1, 0);

@@ -1,16 +1,16 @@
-// What is touched densely for the first time, while memory is enough.
+// Memory for dense first touches, while memory is enough.
 //
 // In shared memory, which ours is, the first touch of a small page costs half as much again as in private memory. But we can
 // look: a large allocation of which several MiB in a row have memory is being filled. The pager's thread looks a millisecond
-// after the allocation, then after two, four, and so on for half a minute. (Nothing becomes short by what follows: what is
-// allocated counts against the budget while memory is enough.)
+// after the allocation, then after two, four, and so on for half a minute. (Nothing becomes short by this: allocated memory
+// counts against the budget while memory is enough.)
 //
 // Where blocks can be pages (arena/whole_blocks.h) the thread sets memory aside ahead of the program, in pages of 256 KiB and
 // less, in windows that double while the program goes on. To set a page aside takes microseconds, whatever its size, and the
 // program's first touch of it clears and maps all of it: that takes a third of what small pages of private memory take. (Pages
-// of 2 MiB would be as quick, but a virtual machine may have given free memory back to its host, what is free in large pieces,
-// and to get it again was seen to take 4 ms a huge page.) What the program has not come to when this ends is cleared, so that
-// all memory counts that is there.
+// of 2 MiB would be as quick, but a virtual machine may have given free memory in large pieces back to its host, and getting it
+// again was seen to take 4 ms a huge page.) Pages that the program has not come to when this ends are cleared, so that all
+// memory that is there counts.
 //
 // On machines with several memory nodes it is set aside where the program's own first touches have put memory: before each
 // window a unit is left to the program, to see where that lies when it has come to the middle of the window. As soon as they
@@ -42,16 +42,16 @@ using base::system_call;
 constexpr int kMost = 64;                       // allocations watched at one time: each is looked at in turn
 constexpr uint64_t kFirstLookNs = 1'000'000;    // filling 4 MiB takes about so long
 constexpr uint64_t kLongestNs = 1'000'000'000;  // so that one that is filled late is still noticed
-constexpr uint64_t kGiveUpNs = 30'000'000'000;  // what is not filled by then is hardly going to be, in order
+constexpr uint64_t kGiveUpNs = 30'000'000'000;  // memory not filled by then is hardly going to be, in order
 constexpr uint64_t kInARow = 4 << 20;           // filled without a gap: then it is taken for filling in order
 constexpr int kPiecesALook = 64;                // of data and holes, so that a look at scattered memory ends
 
 constexpr uint64_t kPiece = 2 << 20;           // touched without looking at anything else: about a millisecond
 constexpr uint64_t kFirstWindow = 4 << 20;     // as much as was seen in a row
-constexpr uint64_t kLargestWindow = 32 << 20;  // what is touched ahead in vain counts in the budget until it is looked at again
+constexpr uint64_t kLargestWindow = 32 << 20;  // memory touched ahead in vain counts in the budget until it is looked at again
 
 constexpr uint64_t kUnit = 2 * kBlockBytes;  // that is set aside at once
-constexpr uint64_t kMostAside = 16 << 20;    // the same for what is set aside
+constexpr uint64_t kMostAside = 16 << 20;    // the same for memory that is set aside
 constexpr int kSamples = 8;                  // pages whose node is asked for
 constexpr uint64_t kSoonNs = 50'000'000;     // so long it is looked more often whether the program has gone on
 constexpr uint64_t kSoonEachNs = 1'000'000;  // so often then
@@ -66,7 +66,7 @@ struct Watched {
   uint64_t touched_to = 0;
   uint64_t window_end = 0;
   uint64_t marker = 0;      // a page in the part that is left to the program
-  uint64_t aside_from = 0;  // from there to the window's end there may be what is set aside; 0: nothing is
+  uint64_t aside_from = 0;  // from there to the window's end there may be pages that are set aside; 0: none are
   uint64_t left_to = 0;     // the unit that ends there was left to the program
   int node = -1;            // of memory, where the program has put what it touched, if there are several
   bool is_last = false;     // no window follows
@@ -90,7 +90,7 @@ void clear_holes(uint64_t from, uint64_t to) {
   }
 }
 
-/// What is set aside in [given_up_from, given_up_to) is about to be punched.
+/// Ends the watch; pages that are set aside in [given_up_from, given_up_to) are about to be punched.
 void stop(Watched& allocation, uint64_t given_up_from, uint64_t given_up_to) {
   const auto within = [&allocation](uint64_t at) {
     return at < allocation.aside_from ? allocation.aside_from : std::min(at, allocation.window_end);
@@ -283,7 +283,7 @@ bool has_memory(uint64_t offset) {
   return !base::is_error(data) && static_cast<uint64_t>(data) == offset;
 }
 
-/// When to look again at what has not gone on since `started_ns`; false if never.
+/// Sets the time of the next look at an allocation that has not gone on since `started_ns`; false if there is none.
 bool schedule_next_look(Watched& allocation, uint64_t now) {
   const uint64_t passed = now - allocation.started_ns;
   allocation.next_look_ns = now + std::min(passed, kLongestNs);
@@ -308,7 +308,7 @@ bool go_on_touching(Watched& allocation, uint64_t now) {
   return schedule_next_look(allocation, now);
 }
 
-/// The same where the window was set aside. What lies before its middle must have been filled by now.
+/// The same where the window was set aside. Memory before its middle must have been filled by now.
 bool go_on_setting_aside(Watched& allocation, uint64_t now) {
   const uint64_t end = allocation.offset + allocation.bytes;
   const uint64_t filled_to = next_of(SEEK_HOLE, allocation.aside_from, end);
@@ -324,8 +324,8 @@ bool go_on_setting_aside(Watched& allocation, uint64_t now) {
     return false;
   }
   const uint64_t next = next_of(SEEK_HOLE, allocation.window_end, end);
-  // Behind the window there may be what another thread has filled. What was set aside is looked at, too: the kernel may take
-  // large pages from another node, where its own has none.
+  // Behind the window there may be memory that another thread has filled. Pages that were set aside are looked at, too: the
+  // kernel may take large pages from another node, where its own has none.
   const bool is_another = next > allocation.window_end;
   const uint64_t seen_from = is_another ? next - kUnit : allocation.left_to - kUnit;
   if (set_window_aside(allocation, next, seen_from, is_another ? next : filled_to, now)) {

@@ -1,5 +1,5 @@
-// What the program says of its memory: see pager.h. Hints change what is moved and when, never content; but for a range that
-// will be overwritten, and even there blocks that it covers in part keep theirs.
+// The program's hints about its memory; see pager.h. Hints change what is moved and when, never content; only a range that will
+// be overwritten loses it, and even there blocks that it covers in part keep theirs.
 #include "pager/block_ranges.h"
 #include "pager/requests.h"
 #include "pager/state.h"

@@ -18,7 +18,7 @@ using namespace arena;
 
 constexpr int64_t kHoldPart = 6;                                // see largest_hold()
 constexpr int64_t kLeastBesidePins = 8 * int64_t{kBlockBytes};  // an instruction may need four, and as many are on their way
-constexpr int64_t kLeastToHoldOf = 12 * int64_t{kBlockBytes};   // below, what can be copied is not held
+constexpr int64_t kLeastToHoldOf = 12 * int64_t{kBlockBytes};   // below, memory that can be copied is not held
 
 std::atomic<uint64_t> pinned_bytes{0};
 
@@ -42,7 +42,8 @@ bool is_there(uint64_t word, bool write) {
   return state_of(word) == kResident && (word & (wanted | kShared)) == wanted;
 }
 
-/// After holds were added: sees to it that the blocks are there. `address` and `bytes` are what of them the caller means.
+/// After holds were added: sees to it that the blocks are there. `address` and `bytes` are the part of them that the caller
+/// means.
 void make_present(BlockRange range, bool write, bool all_there, uintptr_t address, uint64_t bytes) {
   if (!all_there && !populate_while_unarmed(address, bytes)) {
     bring_blocks(range, write);
@@ -93,7 +94,7 @@ uint64_t bytes_of_hold(const void* address, uint64_t bytes) {
 
 namespace {
 
-/// What this rank may have of blocks that can leave.
+/// The bytes that this rank may have in blocks that can leave.
 int64_t evictable_share() {
   const node::Ledger& ledger = *session().ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
@@ -104,9 +105,9 @@ int64_t evictable_share() {
 }  // namespace
 
 uint64_t largest_hold() {
-  // Every rank may hold so much of its own for those who fetch it, so much for those who fill it, and one range of its own and
-  // one of another's, each with a block more than it has whole: all of these together must leave room beside what is pinned, or
-  // everybody waits for everybody.
+  // Every rank may hold so much of its own for ranks that fetch it, so much for ranks that fill it, and one range of its own
+  // and one of another's, each with a block more than it has whole: all of these together must leave room beside the pinned
+  // blocks, or all ranks wait for each other.
   const int64_t share = evictable_share() / kHoldPart;
   constexpr int64_t kMost = 16 << 20;
   const int64_t bytes = std::min(share, kMost);
@@ -143,7 +144,7 @@ bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& of
     absent += state_of(before) == kStored || state_of(before) == kSinglePages ? 1 : 0;
     all_there = (write ? is_there(before, true) : state_of(before) == kResident && (before & kShared) == 0) && all_there;
   }
-  // While memory is not watched nothing is taken away, and arming lists what is held (arming.cc); one that is under way may
+  // While memory is not watched nothing is taken away, and arming lists the held blocks (arming.cc); one that is under way may
   // have done so before this hold.
   if (!all_there && is_armed_once_settled()) {
     if (absent > 0) {
@@ -156,8 +157,8 @@ bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& of
 
 namespace {
 
-/// What may be pinned in all: half of what blocks can have, and what leaves room for the holds that cannot be done without.
-/// What lies outside the arena is measured once memory is short.
+/// The bytes that may be pinned in all: half of the bytes that blocks can have, or fewer, to leave room for the holds that
+/// cannot be done without. Memory outside the arena is measured once memory is short.
 uint64_t pin_limit() {
   const node::Ledger& ledger = *session().ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
@@ -290,7 +291,7 @@ bool try_hold(const void* address, uint64_t bytes, bool write) {
 void drop_hold(const void* address, uint64_t bytes, bool write) {
   for_each_range(address, bytes, [=](BlockRange range, uintptr_t, uint64_t) {
     for (uint64_t block = range.first; block < range.first + range.count; ++block) {
-      // release: what was written under the hold happened before the pager may write the block out.
+      // release: writes under the hold happened before the pager may write the block out.
       word_of(block).fetch_sub(kHold + (write ? kWriteHold : 0), std::memory_order_release);
     }
   });

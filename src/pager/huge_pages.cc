@@ -1,7 +1,7 @@
 // Huge pages, from "memory is enough" to "memory is short". While it is enough the kernel makes them as it likes, where
 // let_have_huge_pages() gave leave. When it is short, memory is watched, evicted and given up in blocks, and a huge page stands
 // in the way: a part of it that is punched while anybody has a page of it pinned is zeroed and not freed; and splitting it
-// takes all of it out of every page table, blocks that somebody counts on among them. So
+// takes all of it out of every page table, blocks that a thread counts on among them. So
 //
 //   arming        maps what there is in small pages and has the kernel split the huge ones, before anything is watched; it
 //                 leaves those that other processes map, too
@@ -33,14 +33,14 @@ using trace::Counter;
 
 constexpr uint64_t kBlocks = kHugePageBytes / kBlockBytes;
 
-/// Where it cannot be known it counts as being there: nothing is then taken for split.
+/// Whether the page is in the page table. Where it cannot be known it counts as being there: nothing is then taken for split.
 bool is_in_page_table(uintptr_t address) {
   uint64_t entry = 0;
   return !read_page_table(address, entry) || (entry & kPagePresent) != 0;
 }
 
 void advise_cold(uintptr_t page) {
-  (void)*reinterpret_cast<volatile char*>(page);  // the kernel looks at what is in the page table
+  (void)*reinterpret_cast<volatile char*>(page);  // the kernel looks at pages in the page table
   (void)system_call(SYS_madvise, page, kPageBytes, MADV_COLD);
 }
 
@@ -107,8 +107,8 @@ bool stays_huge(uint64_t from) {
 /// meet a page that is missing for a moment.
 bool must_take_all() { return !state.engine->serves_kernel() && state.engine->kind() != base::EngineChoice::kSigsegv; }
 
-/// From RESIDENT to WRITING and unmapped, so that everybody else asks the pager for it; false if somebody holds it. `before` is
-/// what the word was.
+/// From RESIDENT to WRITING and unmapped, so that every other thread asks the pager for it; false if it is held. `before` is
+/// the word as it was.
 bool take(uint64_t block, uint64_t& before) {
   BlockWord& word = word_of(block);
   before = word.load(std::memory_order_acquire);
@@ -125,7 +125,7 @@ void give_back(uint64_t block, uint64_t before) {
   change_word(word_of(block), kStateMask, kResident | (before & (kMapped | kWritable)));
 }
 
-/// Makes the kernel split what the block, which nobody can touch, is a part of; false if it does not.
+/// Makes the kernel split the huge page that the block, which nobody can touch, is a part of; false if it does not.
 bool make_kernel_split(uint64_t block) {
   const uintptr_t memory = state.partition->alias + block * kBlockBytes;
   advise_cold(memory + kPageBytes);
@@ -152,7 +152,7 @@ bool make_kernel_split(uint64_t block) {
   return is_split;
 }
 
-/// What one block needs to be as it was.
+/// The state of one block before split() took it.
 struct Taken {
   bool taken;
   uint64_t before;
@@ -246,7 +246,7 @@ void forget_huge_pages(uint64_t first, uint64_t count) {
 void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
   constexpr uint64_t kSize = kHugePageBytes;
   const uint64_t begin = reinterpret_cast<uintptr_t>(address) - detail::the_partition.base;
-  // Leave ends with what it was given for: a huge page would fill what nobody has claimed.
+  // The leave ends with the memory that it was given for: a huge page would fill memory that nobody has claimed.
   const uint64_t first = may ? (begin + kSize - 1) / kSize : begin / kSize;
   const uint64_t last = may ? (begin + bytes) / kSize : (begin + bytes + kSize - 1) / kSize;
   const uint64_t committed = detail::the_partition.committed.load(std::memory_order_acquire) / kSize;

@@ -1,16 +1,16 @@
-// What this process keeps resident besides the arena: small allocations, stacks, static data that stayed, the MPI library's
-// own buffers and its share of the segments that ranks share. The budget is for everything a rank keeps resident, so this is
-// reserved like blocks are: at each large allocation while memory is enough, and every second.
+// The memory that this process keeps resident besides the arena: small allocations, stacks, static data that stayed, the MPI
+// library's own buffers and its share of the segments that ranks share. The budget is for everything a rank keeps resident, so
+// this is reserved like blocks are: at each large allocation while memory is enough, and every second.
 //
-// Exactly is from /proc/self/smaps: private pages of all mappings but ours, and the proportional share of shared memory, but
-// for copies of messages, which direct/ has reserved when it made them (MemberMemory::message_bytes): they count once. Page
-// tables come from /proc/self/status: 2 MiB for each GiB that was ever mapped, of peers' memory, too. For smaps the kernel
-// looks at each page of ours, too: 20 ms for 512 MiB that are resident, while nobody's faults are served. So it is read as
-// seldom as that is a small part of the time, but each minute, and rather while the rank waits; in between, what has come to
-// anonymous memory since is from /proc/self/statm. At most half of a process's equal share of the budget is counted, so that
-// tiny budgets still leave room for blocks; what a process has beyond that is noted (Ledger::beyond_bytes), said, and part of
-// the peak. If all that the node has then exceeds the budget, memory is short, whichever rank has allocated what. Forked
-// children's memory is their parent's here (forked_memory.h).
+// The exact measure is from /proc/self/smaps: private pages of all mappings but ours, and the proportional share of shared
+// memory, but for copies of messages, which direct/ has reserved when it made them (MemberMemory::message_bytes): they count
+// once. Page tables come from /proc/self/status: 2 MiB for each GiB that was ever mapped, of peers' memory, too. For smaps the
+// kernel looks at each page of ours, too: 20 ms for 512 MiB that are resident, while nobody's faults are served. So it is read
+// so seldom that this is a small part of the time, but at least each minute, and rather while the rank waits; in between, the
+// growth of anonymous memory since then is from /proc/self/statm. At most half of a process's equal share of the budget is
+// counted, so that tiny budgets still leave room for blocks; memory that a process has beyond that is noted
+// (Ledger::beyond_bytes), warned of, and part of the peak. If all the memory that the node has then exceeds the budget, memory
+// is short, whichever rank has allocated it. Forked children's memory is their parent's here (forked_memory.h).
 //
 // While memory is enough smaps is read only if memory that processes share, and that is not ours, has grown: statm tells the
 // rest.
@@ -39,8 +39,8 @@ using base::system_call;
 
 bool begins_mapping(const char* line) { return (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f'); }
 
-/// A file that stays open: what is opened again and again has a low number for a moment, which the program may be about to use,
-/// or to close. Tried again where no descriptor was left.
+/// A file that stays open: one that is opened again and again has a low number for a moment, which the program may be about to
+/// use, or to close. Tried again where no descriptor was left.
 class KeptOpen {
  public:
   explicit KeptOpen(const char* path) : path_(path) {}
@@ -61,8 +61,9 @@ class KeptOpen {
   std::atomic<int> descriptor_{-1};
 };
 
-/// What of this process's part of message memory nobody has reserved: of all that the ranks have in use there together, that
-/// part. (A copy is reserved by one of two processes, and lies in the page tables of both: neither can tell alone.)
+/// The bytes of this process's part of message memory that no rank has reserved, by the share of the unreserved bytes in all
+/// that the ranks have in use there together. (A copy is reserved by one of two processes, and lies in the page tables of both:
+/// neither can tell alone.)
 int64_t not_reserved(int64_t message_bytes) {
   struct stat file = {};
   if (base::is_error(system_call(SYS_fstat, state.session->messages_descriptor, &file)) || file.st_blocks == 0) {
@@ -110,8 +111,8 @@ int64_t measure() {
   return total == 0 ? 0 : total + not_reserved(message_bytes) + measure_status("VmPTE:");
 }
 
-/// What statm calls resident without what it calls shared: anonymous memory. Two orders of magnitude cheaper than smaps, but
-/// blind to shared memory, and before Linux 6.16 off by some pages for each core.
+/// The memory that statm calls resident, less the memory that it calls shared: anonymous memory. Two orders of magnitude
+/// cheaper than smaps, but blind to shared memory, and before Linux 6.16 off by some pages for each core.
 int64_t measure_roughly() {
   static KeptOpen file("/proc/self/statm");
   char text[128] = {};
@@ -131,7 +132,7 @@ constexpr uint64_t kLeastIntervalNs = 1'000'000'000;  // as often as the rough m
 constexpr uint64_t kMostIntervalNs = 60'000'000'000;  // however long smaps takes in a process of many mappings
 constexpr uint64_t kTimesLonger = 200;                // than it takes
 
-/// measure(), or what it was the last time with what has come since.
+/// measure(), or its last result and the growth since then.
 int64_t measure_if_due() {
   static int64_t measured = 0;
   static int64_t roughly_then = 0;
@@ -167,7 +168,7 @@ int64_t most_that_counts() {
 }
 
 void count_as_other(int64_t wanted) {
-  // Where it is not free, what is missing is made up by evicting (pump()).
+  // Where so much is not free, evicting makes up for it (pump()).
   const int64_t more = wanted - state.other_bytes;
   if (more > 0) {
     node::take(*state.session->ledger, *state.session->self, more);
@@ -219,7 +220,7 @@ void warn_once(int64_t measured, int64_t most) {
                                     : "; --large 64K lets what is allocated in pieces of that size move");
 }
 
-/// Counts what was measured, and says so if it is too much.
+/// Counts the measured bytes, and warns if they are too many.
 void note_measured(int64_t measured) {
   node::Ledger& ledger = *state.session->ledger;
   const int64_t most = most_that_counts();
@@ -233,8 +234,8 @@ void note_measured(int64_t measured) {
   if (auto* const function = when_crowded.load(std::memory_order_acquire)) {
     function();
   }
-  // While memory is enough, what has been reserved for blocks may not be resident: a process that arms finds that out, and
-  // looks again.
+  // While memory is enough, memory that has been reserved for blocks may not be resident: a process that arms finds that out,
+  // and looks again.
   const bool exceeds = node::resident_bytes(ledger) > ledger.budget;
   if (state.armed || (exceeds && bytes_of_blocks(*state.session->self) == 0)) {
     warn_once(measured, most);

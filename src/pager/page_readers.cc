@@ -5,7 +5,7 @@ namespace headroom::pager {
 namespace {
 
 constexpr int kSure = 3;                // steps of the same length: two are found by chance in random access
-constexpr int64_t kFirstWindow = 4;     // pages: what two steps in vain cost is less than a block
+constexpr int64_t kFirstWindow = 4;     // pages: two steps in vain cost less than a block
 constexpr int64_t kLargestWindow = 32;  // as many reads as keep an NVMe disk busy
 constexpr int64_t kFarthest = 1 << 12;  // pages: a row of 16 MiB
 

@@ -1,9 +1,9 @@
-// Readers of single pages that go on by the same distance each time, such as somebody who walks down a column of a matrix that
-// lies in rows: what they come to next can be read meanwhile.
+// Readers of single pages that go on by the same distance each time, such as a thread that walks down a column of a matrix that
+// lies in rows: the pages that they come to next can be read meanwhile.
 //
 // A thread that has gone on by the same distance three times in a row is a reader. It has a window, in steps, that doubles
-// while it goes on. What is read ahead is mapped, so its use is not seen, but for one page in the middle of the window (the
-// marker), which stays unmapped: its use says that the reader is on its way. Several may go on side by side.
+// while it goes on. Pages that are read ahead are mapped, so their use is not seen. Only one page in the middle of the window
+// (the marker) stays unmapped: its use says that the reader is on its way. Several may go on side by side.
 //
 // Knows nothing of blocks, engines or stores; pages are numbered through the partition. Used by the pager's thread alone.
 #pragma once
@@ -21,9 +21,9 @@ struct PagesAhead {
 
 class PageReaders {
  public:
-  /// Notes that the program came to that page; returns what to read ahead. The same page again means nothing.
+  /// Notes that the program came to that page; returns the pages to read ahead. The same page again means nothing.
   PagesAhead note_use(uint64_t page);
-  /// Of what note_use() has named last, the pages from `first` on were not read: they may be named again.
+  /// Of the pages that note_use() has named last, those from `first` on were not read: they may be named again.
   void not_read_from(int64_t first);
   /// Whether the page is to stay unmapped when it has been read.
   [[nodiscard]] bool is_marker(uint64_t page) const;

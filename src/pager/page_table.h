@@ -1,4 +1,4 @@
-// What this process's page table says of an address (proc(5), pagemap).
+// The entries of this process's page table (proc(5), pagemap).
 #pragma once
 
 #include <cstdint>

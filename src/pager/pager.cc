@@ -1,4 +1,4 @@
-// Starting the pager, and what other layers may ask about its memory; see pager.h.
+// Starting the pager, and the questions that other layers may ask about its memory; see pager.h.
 #include "pager/pager.h"
 
 #include <time.h>

@@ -5,12 +5,12 @@
 // node session. Program threads only wait for it, so a block's state has one writer and needs no lock; holds alone are
 // added and taken away by program threads, in the same word, atomically.
 //
-// While memory is enough nothing is watched: no registration, no protection, no faults (what is filled in order gets its memory
-// ahead, first_touch.cc). The node becomes *short* when some process's allocation does not fit what the budget has free. Then
-// each process *arms*: its views are given to the fault engine, its populated blocks are listed, and its reservation shrinks
-// from what it allocated to what it has resident (arming.cc).
+// While memory is enough nothing is watched: no registration, no protection, no faults (an allocation that is filled in order
+// gets its memory ahead, first_touch.cc). The node becomes *short* when some process's allocation does not fit what the budget
+// has free. Then each process *arms*: its views are given to the fault engine, its populated blocks are listed, and its
+// reservation shrinks from what it allocated to what it has resident (arming.cc).
 //
-//   state of a block, and what makes each transition:
+//   the states of a block, and the cause of each transition:
 //
 //                 first touch (fault.cc: serve)
 //      FRESH ────────────────────────────────────► RESIDENT ◄─────────────────────────┐
@@ -42,10 +42,10 @@
 
 namespace headroom::pager {
 
-/// What a rank must be able to have in memory while it computes.
+/// The memory that a rank must be able to have while it computes, in bytes.
 inline constexpr int64_t kFloorBytes = 4 << 20;
 
-/// Joins the node session, opens the partition and starts the pager thread; once a process, any thread may call it and all
+/// Joins the node session, opens the partition and starts the pager thread; once a process: any thread may call it, and all
 /// wait for the first. kUnavailable or kNoMemory if this process cannot have evictable memory (said once).
 base::Status start();
 
@@ -54,8 +54,8 @@ inline bool is_running();
 
 inline node::Session& session();
 arena::Partition& partition();
-/// Ends this process's partition before address `from`, for a library that needs what is behind; false if it is in use. Not
-/// while memory is allocated.
+/// Ends this process's partition before address `from`, for a library that needs the addresses behind; false if it is in use.
+/// Not while memory is allocated.
 bool give_addresses_up(uintptr_t from);
 
 /// True if [address, ...) lies in this process's evictable memory. Safe in signal handlers, a few ns when it does not.
@@ -81,7 +81,7 @@ bool is_armed();
 /// function.
 void call_when_changed(void (*function)());
 
-/// What the pager's thread asks about turns.
+/// The functions by which the pager's thread asks about turns.
 struct TurnRules {
   /// At each fault on storage: whether it has to wait. `thread`: whose, as the kernel numbers it (perhaps of another process);
   /// `may_begin`: the content is not under way, so the turn may be cut here.
@@ -109,19 +109,19 @@ void set_turn_watched(bool watched);
 /// that does not fit makes the node short and arms this process.
 void claim_blocks(uint64_t count);
 
-/// Whether fresh blocks from `block` on may get memory ahead of their first touch: they belong to an allocation, and nothing
-/// else is going to be put there. To be ended before they are discarded. Thread-safe.
+/// Says whether fresh blocks from `block` on may get memory ahead of their first touch: they belong to an allocation, and
+/// nothing else is going to be put there. The caller ends this before it discards them. Thread-safe.
 void let_touch_ahead(uint64_t block, uint64_t count, bool may);
 
-/// Lets the kernel use huge pages for what of these allocations is touched from now on, or no longer; nothing where the memory
-/// cannot have them, and once it is short. Thread-safe.
+/// Lets the kernel use huge pages for the parts of these allocations that are touched from now on, or ends that. Does nothing
+/// where the memory cannot have huge pages, and once it is short. Thread-safe.
 void let_have_huge_pages(const void* address, uint64_t bytes, bool may);
 
 /// If a new allocation turns out to be filled in order, memory is made ready for the rest of it. Thread-safe.
 void look_for_first_touch(const void* address, uint64_t bytes);
 
-/// No more than that: the allocation has ended and its memory stays for the next one (discard_blocks() ends it otherwise), or
-/// it is to have small pages. Thread-safe.
+/// Ends that look: the allocation has ended and its memory stays for the next one (discard_blocks() ends it otherwise), or it
+/// is to have small pages. Thread-safe.
 void end_first_touch(uint64_t offset, uint64_t bytes);
 
 /// Gives the claim on `count` blocks back, after their content was discarded (while memory is enough; later the reservation
@@ -161,17 +161,18 @@ void drop_hold(const void* address, uint64_t bytes, bool write);
 bool hold_for_peer(const void* address, uint64_t bytes, bool write, uint64_t& offset);
 
 /// Keeps [address, address + bytes), which lies in one view of the partition, resident and accessible until drop_hold(), if it
-/// is there now; false, and nothing is held, if it is not. For those who may not wait.
+/// is there now; false, and nothing is held, if it is not. For threads that may not wait.
 bool try_hold(const void* address, uint64_t bytes, bool write);
 
 /// Has another member's pager make blocks of its partition present, which this process holds by that member's block table, for
-/// writing if `write`; waits for it. `ahead`: so many after them will be needed next. False if that member has died. Once a
-/// process at a time; others wait.
+/// writing if `write`; waits for it. `ahead`: so many after them will be needed next. False if that member has died. One thread
+/// of a process at a time; others wait.
 bool ask_peer_to_bring(int member, uint64_t first, uint64_t count, uint64_t ahead, bool write);
 
 /// A write hold for as long as the content of these blocks lives (until they are discarded); once however often it is asked.
 void pin(const void* address, uint64_t bytes);
-/// The same, unless half of what this process may have of blocks would then be pinned: false, and nothing is.
+/// The same, if no more than half of the blocks that this process may have are then pinned (less where it may have few); else
+/// false, and nothing is pinned.
 bool try_pin(const void* address, uint64_t bytes);
 /// As try_pin(), until unlock(); for mlock(), which does not count either.
 bool try_lock(const void* address, uint64_t bytes);
@@ -179,18 +180,18 @@ void unlock(const void* address, uint64_t bytes);
 /// For munlockall().
 void unlock_all();
 
-/// A write hold for as long as a device may use the range, until the matching drop_long_hold(): what a network card has
-/// registered. Counts with what is pinned, each block once. False, and nothing is held, where that much may not be.
+/// A write hold for as long as a device may use the range, until the matching drop_long_hold(): for memory that a network card
+/// has registered. Counts with the pinned blocks, each block once. False, and nothing is held, where so much may not be held.
 bool try_long_hold(const void* address, uint64_t bytes);
 void drop_long_hold(const void* address, uint64_t bytes);
-/// How many bytes more may be held so; how many are, or are pinned.
+/// The bytes that may still be held so; the bytes that are held so, or are pinned.
 uint64_t long_hold_room();
 uint64_t pinned_bytes_now();
 
-/// The MPI library may register memory with network cards: what the kernel keeps for them is watched.
+/// The MPI library may register memory with network cards: the pager watches the memory that the kernel keeps for them.
 void expect_registrations(bool expected);
 bool registrations_are_expected();
-/// What the kernel keeps now is the library's own; what comes beyond it is counted.
+/// The memory that the kernel keeps for them now is the library's own; the pager counts memory beyond it.
 void note_pins_of_library();
 
 /// This process calls execve(), or that has failed.
@@ -206,44 +207,47 @@ void will_not_need(const void* address, uint64_t bytes);
 /// again. No other thread uses the range meanwhile.
 void will_overwrite(const void* address, uint64_t bytes);
 
-/// The same of what is on storage now, and of nothing else: what a message is about to fill need not be read. Costs a look at
-/// each block.
+/// The same for blocks that are on storage now, and for nothing else: a block that a message is about to fill need not be read.
+/// Costs a look at each block.
 void will_fill(const void* address, uint64_t bytes);
 
 /// The most that a caller should hold at one time, in bytes: as bytes_of_hold() counts them, or one range of so many.
 uint64_t largest_hold();
-/// The most that may be held of what could as well be copied, in all: nothing where there is hardly room for what cannot.
+/// The most bytes, in all, that may be held of memory that could as well be copied: 0 where there is hardly room for holds of
+/// memory that cannot.
 uint64_t largest_optional_hold();
-/// What a hold of the part of [address, address + bytes) that lies in one view keeps in memory: blocks, as a whole.
+/// The bytes that a hold of the part of [address, address + bytes) that lies in one view keeps in memory: whole blocks.
 uint64_t bytes_of_hold(const void* address, uint64_t bytes);
 
 /// The rank blocks in MPI without a slot (true) or goes on (false).
 void set_idle(bool idle);
 
-/// The program has waited in MPI, or might have, and goes on: what it uses now is used in another turn. Costs an addition.
+/// The program has waited in MPI, or might have, and goes on: memory that it uses now is used in another turn. Costs an
+/// addition.
 void begin_turn();
 
-/// What came back from storage more than once in this turn, and what had come back and has left again, in bytes:
-/// what the rank could not keep (replacement.h).
+/// The bytes that came back from storage more than once in this turn, and the bytes that had come back and have left again: the
+/// memory that the rank could not keep (replacement.h).
 struct CameBack {
   int64_t all;
   int64_t left_again;
 };
 CameBack came_back_in_turn();
-/// What the rank has to have at a time, in bytes, as far as that is known in the middle of its turn: the blocks in which it
-/// jumps about, if one rank can have them all in memory. 0: not known.
+/// The bytes that the rank has to have in memory at a time, as far as that is known in the middle of its turn: the blocks in
+/// which it jumps about, if one rank can have them all in memory. 0: not known.
 int64_t needed_in_turn();
-/// Less than one part in so many of what is resident has come back: hardly anything.
+/// If less than one part in so many of the resident memory has come back, hardly anything has.
 inline constexpr int64_t kPartThatMayComeBack = 8;
 
 /// Processor time that the pager's thread has used.
 int64_t own_processor_ns();
 
-/// Whether a fork would find the descriptors that it needs now. Tried: what is open cannot be compared with limits.
+/// Whether a fork would find the descriptors that it needs now. It is tried: the number of open descriptors cannot be compared
+/// with limits.
 bool try_descriptors_for_fork();
 /// Whether the last fork of this thread went wrong since there were none, or no memory, after all: the child has ended then.
 bool take_fork_failure();
-/// This process has forked `process`: what that has for itself counts as memory of this one's (forked_memory.h).
+/// This process has forked `process`: memory that the child has for itself counts as memory of this one's (forked_memory.h).
 void note_forked(int process);
 
 /// Called around fork() by the forking thread; see fork.cc. In the child the pager no longer runs afterwards.
@@ -254,9 +258,9 @@ void after_fork_in_child();
 /// True in a forked child that has a copy of its parent's evictable memory.
 bool is_forked_child();
 
-/// Nothing is written, nor anything absent served, from here until go_on() with what this returns. Only for a moment in which
-/// the asking thread touches no evictable memory, nor the kernel for it; after two seconds the pager goes on by itself.
-/// Async-signal-safe; a second thread that asks waits for the first.
+/// From here until go_on() with the number that this returns, the pager writes nothing and serves no absent memory. Only for a
+/// moment in which the asking thread touches no evictable memory, nor the kernel for it; after two seconds the pager goes on by
+/// itself. Async-signal-safe; a second thread that asks waits for the first.
 uint32_t stand_still();
 void go_on(uint32_t asker);
 
@@ -264,7 +268,7 @@ void go_on(uint32_t asker);
 /// allocates nothing.
 void note_touched();
 
-/// The same of memory that cannot move, for those whose last look was a while ago.
+/// The same for memory that cannot move, for callers that come a while after the last look.
 void note_other_memory();
 
 /// Whether this process has more than `bytes` of anonymous memory. At any time; allocates nothing.

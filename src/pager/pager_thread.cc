@@ -20,7 +20,7 @@ namespace {
 
 using base::Status;
 
-constexpr uint64_t kMeasureEveryNs = 1'000'000'000;  // of what cannot move
+constexpr uint64_t kMeasureEveryNs = 1'000'000'000;  // of memory that cannot move
 constexpr uint64_t kSampleEveryNs = 10'000'000;      // of a trace: 100 points a second are drawn
 
 node::LostClaims lost_claims;
@@ -46,7 +46,7 @@ void stand_still_for_asker(Request& request) {
       (void)base::system_call(SYS_ppoll, &wanted, 1, nullptr, nullptr, 8);
     }
   }
-  constexpr int64_t kLongestNs = 2'000'000'000;  // a signal handler of the asker's may need what is on storage
+  constexpr int64_t kLongestNs = 2'000'000'000;  // a signal handler of the asker's may need content on storage
   const uint64_t since = base::monotonic_ns();
   const auto asker = static_cast<uint32_t>(request.count);
   stands_still_for.store(asker, std::memory_order_relaxed);
@@ -175,8 +175,8 @@ constexpr int kIdleWorkMs = 5;  // a turn lasts tens of milliseconds, and its en
 int until_next_work() {
   const int first_touch = state.armed ? -1 : until_next_look();
   if (!state.armed) {
-    // While memory is enough there may be turns (--mode turns), and threads that do nothing in them.
-    // Each second it looks at what cannot move, and whether another rank has failed.
+    // While memory is enough there may be turns (--mode turns), and threads that do nothing in them. Each second it looks at
+    // memory that cannot move, and whether another rank has failed.
     const int others = state.turn_is_watched ? kIdleWorkMs : 1000;
     return first_touch < 0 || others < first_touch ? others : first_touch;
   }
@@ -207,8 +207,8 @@ bool looks_again_at_once() {
          (state.waiting.count() > 0 && ledger.held_slots.load(std::memory_order_relaxed) <= ledger.cores());
 }
 
-/// Serves what a reader of single pages asks for and what the disk brings it, without a look at everything, which takes as long
-/// as a quarter of a read. Before the thread looks at all of it, it does so this often.
+/// Serves the requests of a reader of single pages, and the pages that the disk brings it, without a look at everything, which
+/// takes as long as a quarter of a read. The thread does so kLooks times before it looks at everything.
 void serve_single_pages() {
   constexpr int kLooks = 32;
   for (int look = 0; look < kLooks; ++look) {
@@ -257,7 +257,7 @@ void* pager_thread(void*) {
     if (wanted[kStore].revents != 0) {
       // Several end together often. Were all put in their places first, the disk would rest meanwhile: the thread that waited
       // for the first goes on, and says by its next fault how far to read ahead.
-      for (int left = Store::kDepth; left > 0 && collect_transfer(); --left) {  // the others who wait have their turn, too
+      for (int left = Store::kDepth; left > 0 && collect_transfer(); --left) {  // other threads that wait have their turn, too
         serve_engine();
         pump();
       }

@@ -1,7 +1,7 @@
-// What members ask of each other's pagers: a process that reads or writes a peer's memory by its own mapping of it (one-sided
-// communication, direct/peer_hold.h) holds the peer's blocks by the peer's block table, which is shared. Those that are not
-// there only the peer's pager can bring. A member asks for one range at a time, in its own entry of the ledger, and holds
-// nothing else of anybody's meanwhile, so that no ring of ranks waits for each other's memory:
+// The requests of members to each other's pagers: a process that reads or writes a peer's memory by its own mapping of it
+// (one-sided communication, direct/peer_hold.h) holds the peer's blocks by the peer's block table, which is shared. Only the
+// peer's pager can bring those that are not there. A member asks for one range at a time, in its own entry of the ledger, and
+// holds nothing else of anybody's meanwhile, so that no ring of ranks waits for each other's memory:
 //
 //   FREE ─ the asker fills the entry in ─► ASKED ─ rings; the peer's pager ─► TAKEN ─ brings the blocks ─► DONE ─ the asker ─►
 //   FREE
@@ -95,7 +95,7 @@ void answer_peers() {
       continue;
     }
     std::atomic<uint32_t>& word = asker.bring.state;
-    // release: what was brought is there for the asker.
+    // release: the asker sees the blocks that were brought.
     word.store(kDone, std::memory_order_release);
     base::futex_wake(&word, 1, true);
   }

@@ -1,7 +1,7 @@
-// What the kernel keeps in memory for network cards (VmPin in /proc/self/status), beyond what it does for the MPI library's own
-// buffers. While memory may move libraries are told to copy (mpi/transports.cc), so that it should be what windows hold, and
-// now and then a message that is just being received; where it grows while memory is short somebody pins what moves, and that
-// is said.
+// The memory that the kernel keeps for network cards (VmPin in /proc/self/status), beyond the MPI library's own buffers. While
+// memory may move, libraries are told to copy (mpi/transports.cc), so it should be the memory that windows hold and, now and
+// then, a message that is just being received. Where it grows beyond that while memory is short, some code pins memory that
+// moves, and the pager warns.
 #include <fcntl.h>
 
 #include "base/log.h"

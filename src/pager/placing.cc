@@ -1,4 +1,4 @@
-// What was read into a buffer gets its place in the arena, and is mapped.
+// Giving content that was read into a buffer its place in the arena, and mapping it.
 #include "arena/whole_blocks.h"
 #include "pager/fork.h"
 #include "pager/read_buffers.h"
@@ -20,8 +20,8 @@ bool is_special(uint64_t block) {
 
 void place_content(uint64_t first, uint64_t count, const char* content) {
   for (uint64_t block = first; block < first + count;) {
-    // With forked children the write comes later: what they still need of the block must be here before it can be given to
-    // them.
+    // With forked children the write comes later: the content of the block that they still need must be here before it can be
+    // given to them.
     const bool expected = is_likely_written(block);
     const bool writable = (expected || has_waiting_writer(block)) && !has_fork_children();
     uint64_t run = (word_of(block).load(std::memory_order_relaxed) & kMarker) != 0 ? 0 : 1;

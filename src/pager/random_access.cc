@@ -16,7 +16,7 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
-constexpr int64_t kShortNs = 80'000;    // half as much and more is what a busy machine adds by itself
+constexpr int64_t kShortNs = 80'000;    // a busy machine adds half as much and more by itself
 constexpr int kLeastSure = 16;          // random faults in excess of others
 constexpr int kLongSure = 16;           // so many more are remembered
 constexpr int kDoubt = 4;               // a fault in order weighs as much as so many at random

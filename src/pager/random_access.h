@@ -1,12 +1,12 @@
-// Whether the program jumps about in its memory, and whether single pages or whole blocks serve it better.
+// Tells whether the program jumps about in its memory, and whether single pages or whole blocks serve it better.
 //
 // A fault counts as random if it continues no stream and the program has computed for less than kShortNs since its last fault
-// on storage: what was read then was of little use. Not with sigsegv, which cannot map single pages.
+// on storage: the content that was read then was of little use. Not with sigsegv, which cannot map single pages.
 //
 // A rank that jumps about in memory that would fit if it had all of the node's does better to have it all for a turn: reading a
 // block takes no longer than reading a few pages alone (store_speed.h), and everything else in it is free. So a block of which
-// so many were read alone in a turn is read as a whole, in that turn and the following ones, and what such blocks need together
-// is said (needed_in_turn), so that ranks whose blocks do not fit side by side take turns (sched/preemption.h).
+// so many pages were read alone in a turn is read as a whole, in that turn and the following ones. needed_in_turn() says how
+// much memory such blocks need together, so that ranks whose blocks do not fit side by side take turns (sched/preemption.h).
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once
@@ -15,10 +15,10 @@
 
 namespace headroom::pager {
 
-/// Reserves addresses for what is known of each block; false if there are none.
+/// Reserves addresses for the notes about each block; false if there are none.
 bool open_random_access(uint64_t blocks);
 
-/// What is counted from now on belongs to another turn.
+/// Pages that are counted from now on belong to another turn.
 void begin_turn_of_pages();
 /// How often in this turn a page was read alone that had been before in it, and how many different ones were.
 uint64_t pages_came_back();
@@ -28,11 +28,11 @@ uint64_t pages_read_in_turn();
 uint64_t program_computed_ns();
 /// Notes a fault on storage; `in_order`: it continues a stream.
 void note_storage_fault(bool in_order);
-/// Decides whether a fault at that page of a block that is on storage is to read the page alone, and notes what it saw.
+/// Decides whether a fault at that page of a block that is on storage is to read the page alone, and notes the access.
 bool choose_single_page(uint64_t block, uint32_t page);
 
-/// Of a block that is read as a whole because the program jumps about in it: has those beside it read too in which it did.
-/// False if there are none.
+/// For a block that is read as a whole because the program jumps about in it: has the following blocks read, too, in which the
+/// program does so. False if there are none.
 bool read_ahead_in_jumps(uint64_t block);
 
 /// Notes that the page was asked for. True if one beside it was a moment ago: then this is no random access.
@@ -50,8 +50,8 @@ bool choose_whole_read(uint64_t block);
 void prefer_single_pages();
 /// Whether that time lasts.
 bool expects_sparse_readers();
-/// Takes the wish, if one was found since this was called the last time: whole blocks that it has passed, and will use as
-/// little of again, are to make room for the pages of others.
+/// Takes the wish for room, if a sparse reader was found since this was called the last time: whole blocks that the reader has
+/// passed, and will use as little of again, are to make room for the pages of others.
 bool take_wish_for_room();
 /// A block of single pages was read in order after all.
 void doubt_random_access();

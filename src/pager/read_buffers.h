@@ -1,11 +1,11 @@
-// Where blocks land when they are read, before they get their place in the arena.
+// The buffers in which blocks land when they are read, before they get their place in the arena.
 //
 // A disk that reads straight into the arena needs every page made, cleared and entered into the alias's page table first, one
 // at a time. Read into a buffer that is always there instead, a block is made, filled and mapped by one call (UFFDIO_COPY, or a
-// write to the memory file): the copy costs 30 us of 256 KiB, and 120 us of page faults are saved. The buffers are counted as
-// what the process has outside the arena; their number follows the budget, and a rank that waits for long
-// has none. Where a block is one page (arena/whole_blocks.h) there are none, either: to make that page takes one fault, and the
-// disk reads into it.
+// write to the memory file): the copy costs 30 us of 256 KiB, and 120 us of page faults are saved. The buffers count as memory
+// that the process has outside the arena; their number follows the budget, and a rank that waits for long has none. Where a
+// block is one page (arena/whole_blocks.h) there are none, either: to make that page takes one fault, and the disk reads into
+// it.
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once

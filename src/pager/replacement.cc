@@ -8,8 +8,8 @@
 namespace headroom::pager {
 namespace {
 
-constexpr uint64_t kLeastPassing = 4;       // blocks: what one instruction may need
-constexpr uint64_t kPassingPart = 16;       // of the room is for what passes once, as little as sweeps do with
+constexpr uint64_t kLeastPassing = 4;       // blocks: as many as one instruction may need
+constexpr uint64_t kPassingPart = 16;       // of the room is for blocks that pass once: sweeps do with so little
 constexpr uint64_t kEnoughPassing = 16;     // to read ahead, where the part is less
 constexpr uint64_t kMostOfLittle = 4;       // a part in so many, where there is little room
 constexpr uint64_t kOfReader = 4;           // blocks: the one it is at, those that come next, and the one before
@@ -24,7 +24,7 @@ constexpr int kMostLooks = 64;       // at hidden ones for one that is not chose
 constexpr uint32_t kMuchOlder = 4;   // times
 constexpr int kSeenTogether = 8;     // blocks; half a group
 
-/// Whether who goes over blocks in order comes from one to the other, or back.
+/// Whether a reader that goes over blocks in order comes from one to the other, or back.
 bool are_neighbours(uint32_t one, uint32_t other) { return one + 1 == other || other + 1 == one; }
 
 /// The same number for all blocks of a group, as good as random.

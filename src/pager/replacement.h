@@ -1,15 +1,16 @@
-// Which resident blocks leave first. Scans do not flush memory: a sweep over more than there is room for, again and again,
-// keeps what fits and reads the rest, where first in, first out and the least recently used would read everything.
+// The choice of the resident blocks that leave first. Scans do not flush memory: a sweep over more than there is room for,
+// again and again, keeps what fits and reads the rest, where first in, first out and the least recently used would read
+// everything.
 //
 // As in LIRS (Jiang and Zhang, SIGMETRICS 2002) a block is judged by the time between its last two uses, not by the time since
 // the last. Most of memory belongs to *kept* blocks; newcomers enter a short queue of *passing* ones and leave from its head. A
 // block that comes back sooner than some kept block was last used takes that one's place.
 //
 // Blocks that were loaded while there was room are kept from the start. When there is none left, blocks that are loaded for the
-// first time take the place of some of these, so that what is kept is spread evenly over all that was ever used: groups of
-// blocks draw lots (a hash), and as many as there is room for have the smallest. A sweep then meets what is in memory and what
-// must be read in turn, and the disk works while the program computes; were it in one piece, they would work one after the
-// other.
+// first time take the place of some of these, so that the kept blocks are spread evenly over all that were ever used: groups of
+// blocks draw lots (a hash), and those with the smallest are kept, as many as there is room for. A sweep then meets blocks in
+// memory and blocks that must be read by turns, and the disk works while the program computes. If the kept blocks lay in one
+// piece, disk and program would work one after the other.
 //
 // Uses are seen only where they fault, so the oldest quarter of the kept blocks and the older half of the passing ones are
 // *hidden* from the program: one that is still in use faults, for microseconds instead of a transfer, and is known to be. How
@@ -43,7 +44,7 @@ class Replacement {
   void returned(uint64_t block);
   /// A resident block was used (it faulted).
   void used(uint64_t block);
-  /// The block's content is given up: what it is used for next is another block. It must not be listed.
+  /// The block's content is given up: from its next use on it counts as another block. It must not be listed.
   void forget(uint64_t block);
   /// Uses from now on are the turn's.
   void begin_turn();
@@ -56,12 +57,12 @@ class Replacement {
   void remove(uint64_t block);
   /// The block will not be used for long: it leaves first.
   void unneeded(uint64_t block);
-  /// Some of what the block has in memory has left, or nothing could: it is kept, and the last to be looked at again.
+  /// Some of the block's memory has left, or none could: it is kept, and the last to be looked at again.
   void visited(uint64_t block);
   /// The block cannot leave now: others first.
   void move_behind_others(uint64_t block);
 
-  /// Somebody begins to look for blocks that can leave: which cannot is not known.
+  /// A search for blocks that can leave begins: none is known yet that cannot.
   void begin_looking() { looked_in_vain_ = 0; }
   /// How many blocks could leave, as far as the last look knows.
   [[nodiscard]] uint64_t can_leave() const { return looked_in_vain_ < count() ? count() - looked_in_vain_ : 0; }
@@ -79,14 +80,15 @@ class Replacement {
   /// Whether `other` may leave with `one`: both are kept, or both are passing, and it is as likely to be unused.
   [[nodiscard]] bool may_leave_together(uint64_t one, uint64_t other) const;
   [[nodiscard]] uint64_t count() const;
-  /// How many blocks were ever loaded and are not forgotten: what has been touched, wherever it is now.
+  /// How many blocks were ever loaded and are not forgotten: all that have been touched, wherever they are now.
   [[nodiscard]] uint64_t known() const { return known_; }
 
   /// All resident blocks in the order in which they would leave: the first, and the one after another; kNoBlock at the end.
   [[nodiscard]] uint32_t first() const;
   [[nodiscard]] uint32_t after(uint32_t block) const;
 
-  /// So many readers go on side by side now: the passing queue must hold what each is at, and what it comes to next.
+  /// So many readers go on side by side now: the passing queue must hold the block that each is at, and those that it comes to
+  /// next.
   void serve_readers(uint64_t count) { readers_ = count; }
   /// How far a reader may read ahead, in blocks, so that none leaves before its use, if there is room for `room` blocks.
   [[nodiscard]] uint64_t room_ahead(uint64_t room) const;

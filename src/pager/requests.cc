@@ -24,7 +24,7 @@ constexpr Phase phase_of(uint32_t word) { return static_cast<Phase>(word & ((1 <
 constexpr uint32_t claims_of(uint32_t word) { return word >> kPhaseBits; }
 constexpr uint32_t word_of(uint32_t claims, Phase phase) { return claims << kPhaseBits | phase; }
 
-Request slots[kMostRequests];                // whose phase says whose it is
+Request slots[kMostRequests];                // the phase of each says whose it is
 std::atomic<uint32_t> words[kMostRequests];  // futexes
 std::atomic<int> reached{0};                 // no slot from here on was ever used
 int event_descriptor = -1;
@@ -83,7 +83,7 @@ void perform(Request& request) {
   word.store(word_of(claims, kPosted), std::memory_order_release);
   nudge();
   uint32_t now = 0;
-  // acquire: pairs with the release in finish(); what the pager did is visible when the asker goes on.
+  // acquire: pairs with the release in finish(); the asker sees all that the pager did when it goes on.
   while (now = word.load(std::memory_order_acquire), claims_of(now) == claims && phase_of(now) != kDone) {
     base::futex_wait(&word, now, -1, false);
   }
@@ -91,7 +91,7 @@ void perform(Request& request) {
   now = word_of(claims, kDone);
   const bool ours =
       word.compare_exchange_strong(now, word_of(claims, kFree), std::memory_order_release, std::memory_order_relaxed);
-  // Taken from us: what the answer was is not known. An access is repeated; the others ask again or do without.
+  // Taken from us: the answer is not known. An access is repeated; the others ask again or do without.
   request.status = ours ? status : request.kind == RequestKind::kFault ? Status::kOk : Status::kNoMemory;
 }
 

@@ -33,7 +33,7 @@ enum class RequestKind : uint32_t {
   kWillNeed,       // read `count` blocks from `block` ahead of their use
   kWillNotNeed,    // let them leave before others
   kWillOverwrite,  // do not read them again, nor write them out
-  kWillFill,       // do not read again what of them is on storage
+  kWillFill,       // do not read those again that are on storage
   kCheck,          // kOk if the invariants hold; for tests
 };
 

@@ -1,19 +1,19 @@
-// Which rank gives way when memory is short, and asking it.
+// The choice of the rank that gives way when memory is short, and the request to it.
 //
 // Every rank is entitled to an equal share of the budget, whether it computes or waits, and one that computes to a little more,
-// to read ahead. Programs go over their data again and again; what a rank keeps of it while others compute is there the next
-// time, and one that goes over more than its share would gain nothing from the others' (replacement.h). But a rank to which
-// blocks come back that it had in the same turn *wants all*: it shares the budget with the others that compute, and those that
-// wait are left a floor.
+// to read ahead. Programs go over their data again and again; the part of it that a rank keeps while others compute is there
+// the next time, and one that goes over more than its share would gain nothing from the others' (replacement.h). But a rank to
+// which blocks come back that it had in the same turn *wants all*: it shares the budget with the others that compute, and those
+// that wait are left a floor.
 //
-// Of those who have more than that, ranks that wait give back first, and of these the one that blocked last, since it will run
-// last (the scheduler prefers who has most memory): in a round of ranks the order turns direction each time, and what is here
-// at the turn is used again. Then the rank furthest above its share; it may be ourselves.
+// Of the ranks that have more than that, those that wait give back first, and of these the one that blocked last, since it will
+// run last (the scheduler prefers the rank with most memory): in a round of ranks the order turns direction each time, and the
+// memory that is here at the turn is used again. Then the rank furthest above its share; it may be ourselves.
 //
-// A rank that asks goes on when it is rung, or looks again each millisecond. All that have asked a rank are rung when what one
-// of them has asked for is gone (it gives no more than that at once, so that it does not end below its share); one that still
-// has no room then, since another was faster, asks again. A rank that cannot give what it is asked for, since the rest is held
-// (it waits in a collective, say), says so, and is not asked again for a while.
+// A rank that asks goes on when it is rung, or looks again each millisecond. All that have asked a rank are rung when the
+// memory that one of them has asked for is gone (it gives no more than that at once, so that it does not end below its share);
+// one that still has no room then, since another was faster, asks again. A rank that cannot give what it is asked for, since
+// the rest is held (it waits in a collective, say), says so, and is not asked again for a while.
 #include <string.h>
 
 #include <algorithm>
@@ -29,10 +29,10 @@ using node::Member;
 using trace::Counter;
 
 constexpr int64_t kAskAtLeast = 4 << 20;          // a message to a peer costs as much as moving some blocks
-constexpr int64_t kNotWorthAsking = 1 << 20;      // the same, of what a peer has more than its share
+constexpr int64_t kNotWorthAsking = 1 << 20;      // the same, of a peer's excess over its share
 constexpr int64_t kReadAheadBytes = 8 << 20;      // the largest window: beyond, a disk reads no faster
 constexpr int64_t kReadAheadPart = 8;             // of a rank's share, so that reading ahead does not drive out what is used
-constexpr uint64_t kRefusalNs = 50'000'000;       // so long who had nothing to give is not asked again
+constexpr uint64_t kRefusalNs = 50'000'000;       // so long a rank that had nothing to give is not asked again
 constexpr uint64_t kLackLastsNs = 2'000'000'000;  // turns go on so long: ending and beginning them costs
 constexpr uint64_t kFarthest = uint64_t{1} << 62;
 constexpr uint64_t kFewThatCanLeave = 6;         // blocks: an instruction may need four
@@ -94,8 +94,8 @@ int64_t share_of(const Member& member, const Shares& shares) {
 
 int64_t excess_of(const Member& member, const Shares& shares) { return bytes_of_blocks(member) - share_of(member, shares); }
 
-/// How long it will probably take until the member computes: the more, the longer. (Who waits for a slot has it soon, and the
-/// sooner the more of its memory is here.)
+/// How long it will probably take until the member computes: the more, the longer. (A rank that waits for a slot has it soon,
+/// and the sooner the more of its memory is here.)
 uint64_t distance_of(const Member& member) {
   if (member.turns.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kBlocked)) {
     return kFarthest + member.turns.blocked_since_ns.load(std::memory_order_relaxed);
@@ -107,13 +107,13 @@ bool has_refused(const Member& member, uint64_t since_ns) {
   return member.memory.refused_ns.load(std::memory_order_relaxed) > since_ns;
 }
 
-/// Whether the member has not even taken what it was asked long ago: it is stopped, say. It is asked again once it has.
+/// Whether the member has not even taken a request of long ago: it is stopped, say. It is asked again once it has.
 bool is_silent(int index) {
   const bool is_asked_now = index == state.asked_member && base::monotonic_ns() - state.asked_at_ns < kAskPatienceNs;
   return !is_asked_now && state.session->ledger->members[index].memory.asked_by.has(state.session->index);
 }
 
-/// Which rank should give way: `excess` is how much it may be asked for. -1 if none but us.
+/// The rank that should give way; -1 if none but us. `excess` is how much it may be asked for.
 int choose_another(int64_t& excess) {
   const node::Ledger& ledger = *state.session->ledger;
   const Shares shares = count_shares(ledger);
@@ -145,7 +145,7 @@ int choose_another(int64_t& excess) {
   return farthest >= 0 ? farthest : greatest;
 }
 
-/// What all members have, in memory or on storage.
+/// The bytes that all members have, in memory or on storage.
 int64_t footprint(const node::Ledger& ledger) {
   int64_t bytes = 0;
   for (const Member& member : ledger.used_members()) {
@@ -176,7 +176,7 @@ void ask(int chosen, int64_t asked) {
   node::ring(*state.session, chosen);
 }
 
-/// What was given may be in another rank's use by now: a rank that needs more asks again.
+/// Another rank may be using the memory that was given by now: a rank that needs more asks again.
 void note_answer() {
   if (state.waits_for_others && state.session->self->memory.answered_by.has(state.asked_member)) {
     state.waits_for_others = false;
@@ -195,7 +195,7 @@ bool ask_another(int64_t bytes) {
   return true;
 }
 
-/// Asks the rank with most memory, whatever the shares are: nearly all that this rank has is held (by peers, say, who wait for
+/// Asks the rank with most memory, whatever the shares are: nearly all that this rank has is held (by peers, say, that wait for
 /// room themselves), so that it has hardly anything to give for what it needs, while others may have less than their share that
 /// they could do without. A rank that has just said that all of its memory is in use, or (`silent`) has not answered, is not
 /// asked.
@@ -225,9 +225,9 @@ bool set_first(std::atomic<uint32_t>& flag) {
   return flag.load(std::memory_order_relaxed) == 0 && flag.exchange(1, std::memory_order_acq_rel) == 0;
 }
 
-/// Whether a process has not armed yet since memory became short: it has reserved what it has allocated, and gives back what of
-/// that was never touched in a moment. (Not for ever: it may be stopped.) An access that waits for room is looked after again
-/// at once.
+/// Whether a process has not armed yet since memory became short: it has reserved what it has allocated, and will in a moment
+/// give back the part of it that was never touched. (Not for ever: it may be stopped.) An access that waits for room is looked
+/// after again at once.
 bool somebody_is_about_to_arm(const node::Ledger& ledger) {
   constexpr uint64_t kArmingLastsNs = 100'000'000;
   if (base::monotonic_ns() - ledger.short_at_ns.load(std::memory_order_relaxed) > kArmingLastsNs) {
@@ -247,7 +247,7 @@ bool lack_begins() {
   return set_first(ledger.lacks_room);
 }
 
-/// How everybody waits changes, ourselves included.
+/// The way in which every rank waits changes, this one's included.
 void tell_all() {
   node::ring_everybody(*state.session);
   node::ring(*state.session, state.session->index);
@@ -306,7 +306,7 @@ void make_room(int64_t bytes, Urgency urgency) {
   if (leaving == 0 && state.store->in_flight() == 0 && !state.collects) {
     start_wanting_all();  // all that this rank has is held
   }
-  // What can leave may be just what the thread needs next, and that again what it needs then.
+  // The blocks that can leave may be just those that the thread needs next: each block that comes may drive out the next one.
   if (urgency == Urgency::kSomebodyWaits && bytes > 0 && state.resident.can_leave() < kFewThatCanLeave) {
     ask_who_has_most(bytes - coming, silent);
   }

@@ -29,7 +29,7 @@ class SignalsBlocked {
   uint64_t before_ = 0;
 };
 
-/// What the program wants done now; if that was for one time only, not again.
+/// The action that the program wants now; one that was for one time only is not taken again.
 struct sigaction take_program_action() {
   const SignalsBlocked blocked;
   const base::LockHolder lock(program_action_lock);
@@ -63,7 +63,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
   installed.store(false, std::memory_order_release);
   fall_back_to_default(number);  // the access is repeated and ends the process as it would have
   if (info->si_code <= 0) {
-    raise(number);  // sent by somebody: there is no access to repeat
+    raise(number);  // sent by a process: there is no access to repeat
   }
 }
 

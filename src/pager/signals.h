@@ -9,7 +9,7 @@
 
 namespace headroom::pager {
 
-/// Puts our handler in place; what was there becomes "the program's handler". Idempotent.
+/// Puts our handler in place; the handler that was there becomes "the program's handler". Idempotent.
 void install_fault_handler();
 
 /// True once our handler is in place.

@@ -32,7 +32,7 @@ struct Pages {
   uint64_t present;
   uint64_t dirty;   // of these
   uint64_t hidden;  // of these: not used since access to them was taken away
-  uint64_t asked;   // were hidden when somebody came to make room
+  uint64_t asked;   // were hidden when the search for room came by
   uint64_t proven;  // were used after they were hidden
   uint64_t reading;
   uint64_t leaving;  // will be free when the transfers have ended
@@ -176,7 +176,7 @@ void read_pages_ahead(uint64_t block, uint32_t page) {
     }
   }
   state.store->end_batch();
-  forget_timed_read();  // what was begun first has waited for the others
+  forget_timed_read();  // the read that was begun first has waited for the others
 }
 
 /// Reads the whole block into the buffer; from then on it is READING. False if that has to wait.
@@ -231,7 +231,7 @@ void hide_for_next_visit(uint64_t block) {
   pages.asked = pages.hidden;
 }
 
-/// Learns from the pages that were asked what they tell.
+/// Notes which of the pages that were asked have been used since.
 void note_uses(uint64_t block) {
   Pages& pages = table[block];
   const uint64_t again = pages.asked & ~pages.hidden;

@@ -1,4 +1,4 @@
-// What the pager thread knows. Private to src/pager; touched by the pager thread alone unless a line says otherwise.
+// The state of the pager thread. Private to src/pager; touched by the pager thread alone unless a line says otherwise.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ inline constexpr int kFreshRuns = 32;
 inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
 static_assert(kTransferBlocks * arena::kBlockBytes == kStripeBytes);
 inline constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
-inline constexpr int64_t kWaitingFloorBytes = 1 << 20;  // what it may keep while it waits
+inline constexpr int64_t kWaitingFloorBytes = 1 << 20;  // a rank may keep so much while it waits
 
 /// A sequential reader: blocks up to `end`, and without it, are to be read ahead.
 struct Stream {
@@ -40,7 +40,7 @@ struct Stream {
   uint64_t uses[kUsesKnown] = {};  // when, the last times
 };
 
-/// Somebody who touches fresh blocks in order.
+/// A reader that touches fresh blocks in order.
 struct FreshRun {
   uint64_t next;     // where the reader will go on
   uint64_t window;   // how many blocks it gets ahead
@@ -58,8 +58,8 @@ struct State {
   Replacement resident;       // which of the resident blocks leave first
   int64_t leaving_bytes = 0;  // being written out, to be dropped
   WaitingAccesses waiting;
-  uint64_t oldest_lacks_since_ns = 0;  // since when the oldest waits that room was not had for then; 0: there was none
-  int lacking_blocks = 0;              // that room was not had for when everything that waits was tried last, and since
+  uint64_t oldest_lacks_since_ns = 0;  // since when the oldest access waits that found no room then; 0: there was none
+  int lacking_blocks = 0;              // for which there was no room when all that wait were tried last, and since
   Stream streams[kStreams] = {};
   uint64_t stream_clock = 0;
   std::atomic<bool>* may_touch_ahead = nullptr;  // by block; set by the program's threads
@@ -77,7 +77,7 @@ struct State {
   uint64_t other_measured_ns = 0;
   std::atomic<bool> idle{false};  // set by the program's thread
   std::atomic<bool> turn_is_watched{false};
-  std::atomic<bool> turn_is_cut{false};    // faults on storage of those who compute wait; set on the pager's thread
+  std::atomic<bool> turn_is_cut{false};    // faults on storage of threads that compute wait; set on the pager's thread
   std::atomic<uint32_t> turns{0};          // how often the program has waited
   std::atomic<int64_t> needed_in_turn{0};  // bytes of blocks that are read as a whole because the program jumps about in them
   std::atomic<uint64_t> came_back{0};  // of the turn (low 16 bits of its number): blocks that came back in it, and of these,
@@ -109,10 +109,10 @@ void bring(Request& request);
 bool serve_waiting(uint64_t first, uint64_t count, uint32_t page = kWholeBlock);
 /// Ends the faults that have got their rights with the blocks' content.
 void end_satisfied(uint64_t first, uint64_t count);
-/// Whether somebody waits for access to the block to write there.
+/// Whether a thread waits for access to the block to write there.
 bool has_waiting_writer(uint64_t block);
-/// Whether room, if there is any, is for accesses that wait already. (Not for ever: what they need might be held by somebody
-/// who needs less.)
+/// Whether room, if there is any, is for accesses that wait already. (Not for ever: a thread that needs less might hold the
+/// memory that they need.)
 bool older_ones_lack_room();
 /// Retries everything that waits, and continues reading ahead.
 void pump();
@@ -132,7 +132,8 @@ void read_announced(uint64_t first, uint64_t count);
 void read_streams_ahead();
 
 // room.cc
-/// An allocation did not fit: everybody on the node is told, once, and watches its memory from then on. Nothing need leave yet.
+/// An allocation did not fit: every process of the node is told, once, and watches its memory from then on. Nothing need leave
+/// yet.
 void note_short();
 enum class Urgency : uint8_t { kSomebodyWaits, kNobodyWaits };
 
@@ -142,7 +143,7 @@ void make_room(int64_t bytes, Urgency urgency = Urgency::kSomebodyWaits);
 void note_lack_of_room();
 /// If nothing has had to for some time, and all that there is would fit: they need not.
 void end_lack_of_room();
-/// What this rank uses in a turn does not fit its share: it may have more, at the expense of those who wait.
+/// The blocks that this rank uses in a turn do not fit its share: it may have more, at the expense of ranks that wait.
 void start_wanting_all();
 /// How many bytes of blocks one rank can have if all others wait.
 int64_t memory_for_one();
@@ -155,19 +156,19 @@ void forget_old_question();
 void tell_of_room();
 
 // placing.cc
-/// Gives blocks that are READING their memory, with what was read, and maps those that can be; read_done() follows.
+/// Gives blocks that are READING their memory, with the content that was read, and maps those that can be; read_done() follows.
 void place_content(uint64_t first, uint64_t count, const char* content);
 
 // eviction.cc
 /// Evicts up to `bytes` of this process's memory; returns how much is gone or on its way out. If that is nothing, since storage
-/// is full, and somebody waits for it, the run pauses until there is room there.
+/// is full, and a thread waits for it, the run pauses until there is room there.
 int64_t evict(int64_t bytes, Urgency urgency);
 /// Begins to evict these blocks, which the program will not need.
 void evict_unneeded(uint64_t first, uint64_t count);
 void write_done(uint64_t first, uint64_t count);
 /// They could not be written, since storage is full: they stay.
 void write_lacked_room(uint64_t first, uint64_t count);
-/// Says in the block's word that it is not mapped, before it is hidden; false if somebody holds it, or it was not mapped.
+/// Says in the block's word that it is not mapped, before it is hidden; false if it is held, or was not mapped.
 bool take_access(uint64_t block);
 /// The mark that a block with this word, which leaves, gets for having been out.
 uint64_t out_marks(uint64_t word);
@@ -175,7 +176,7 @@ uint64_t out_marks(uint64_t word);
 bool is_written_remotely(arena::View view);
 
 // discard.cc
-/// These blocks will be overwritten: what they contain need not be read again and, for those in memory if `resident_too`, not
+/// These blocks will be overwritten: their content need not be read again and, for those in memory if `resident_too`, need not
 /// be written out.
 void forget_content(uint64_t first, uint64_t count, bool resident_too);
 /// The content of these blocks is given up: they are FRESH then.
@@ -186,7 +187,7 @@ void discard(uint64_t block, uint64_t count);
 bool start_pager_thread(int requests);
 
 // touched.cc
-/// Counts what has been touched, which is known to a block while memory is watched. On the pager's thread.
+/// Counts the blocks that have been touched, which are known one by one while memory is watched. On the pager's thread.
 void count_touched();
 
 // turns.cc
@@ -204,11 +205,11 @@ void become_armed();
 /// If memory is not watched yet: makes the pages present where the kernel would fail on missing ones, and returns true. Called
 /// by the program's threads; excludes arming meanwhile.
 bool populate_while_unarmed(uintptr_t address, uint64_t bytes);
-/// Whether what was not there when it was held (by a seq_cst operation, before) has to be asked for: this process is armed, or
-/// has begun to arm; then the end of that is waited for. No system call while memory is enough. Called by the program's
-/// threads.
+/// Whether blocks that were not there when they were held (by a seq_cst operation, before) have to be asked for: this process
+/// is armed, or has begun to arm; the thread then waits for the end of that. No system call while memory is enough. Called by
+/// the program's threads.
 bool is_armed_once_settled();
-/// Adds `bit` and a write hold to the block's word, unless the bit is there (false); `before` is what the word was. Excludes
+/// Adds `bit` and a write hold to the block's word, unless the bit is there (false); `before` is the word as it was. Excludes
 /// arming meanwhile.
 bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before);
 
@@ -217,16 +218,16 @@ bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before);
 void unpin(uint64_t block);
 
 // peer_requests.cc
-/// Takes what other members ask of this one's blocks, when the doorbell rings.
+/// Takes other members' requests for this one's blocks, when the doorbell rings.
 void take_requests_of_peers();
-/// Tells those for whom it is done.
+/// Tells the members for which it is done.
 void answer_peers();
 
 // arming.cc
-/// `claimed_bytes`: what is reserved for allocations. From then on what is resident is.
+/// `claimed_bytes`: the bytes that are reserved for allocations. From then on the resident bytes are reserved instead.
 void arm(int64_t claimed_bytes);
 void cover_new_memory();
-/// Watches static region `index` and lists what of it is populated.
+/// Watches static region `index` and lists its populated blocks.
 void cover_static_region(int index);
 
 // huge_pages.cc
@@ -236,37 +237,38 @@ void cover_static_region(int index);
 bool may_have_huge_pages();
 /// Before memory is watched: no mapping of it is a huge one from now on.
 void map_in_small_pages();
-/// Sees to it that the block can be evicted or given up without touching others: splits what it is a part of, if need be. False
-/// if somebody is at work there now.
+/// Sees to it that the block can be evicted or given up without touching others: splits the huge page that it is a part of, if
+/// need be. False if that cannot be done safely now (a part of the page is in use, say).
 bool set_apart(uint64_t block);
-/// The blocks' content is given up all together, so that of what they cover whole nothing need be split.
+/// The blocks' content is given up all together, so that huge pages that they cover whole need not be split.
 void forget_huge_pages(uint64_t first, uint64_t count);
 
 // first_touch.cc; all with transition_lock held, but for the first
 /// Whether there is something to look at. Any time.
 bool watches_first_touch();
-/// Looks at what it is time to look at; in how many ms there is more, or -1.
+/// Looks at the allocations whose time has come; returns in how many ms the next look is due, or -1.
 int look_at_first_touch();
 void watch_first_touch(uint64_t offset, uint64_t bytes);
-/// What overlaps is watched no longer. `given_up`: its content is about to end.
+/// Allocations that overlap are watched no longer. `given_up`: the content is about to end.
 void forget_first_touch(uint64_t offset, uint64_t bytes, bool given_up);
 /// Memory becomes short: nothing is looked at any more.
 void end_first_touch();
 
 // other_memory.cc
-/// Measures what is resident outside the arena and reserves it.
+/// Measures the memory that is resident outside the arena and reserves it.
 void reserve_other_memory();
 /// A size in /proc/self/status ("VmPTE:", say), in bytes; 0 if it is not there. On the pager's thread, and in MPI's beginning.
 int64_t measure_status(const char* name);
 // pins.cc
-/// Counts what the kernel keeps for network cards, and says so if it grows while memory is short.
+/// Counts the memory that the kernel keeps for network cards, and warns if it grows while memory is short.
 void look_at_pins();
 // other_memory.cc
-/// The same while memory is enough; true if the node has more resident than its budget, and something that could leave.
+/// As reserve_other_memory(), while memory is enough; true if the node has more resident than its budget, and something that
+/// could leave.
 bool look_at_other_memory();
 /// So much more is in use from now on, until it is measured again.
 void count_more_other_memory(int64_t bytes);
-/// The same in a few microseconds and roughly, while memory is enough; with the lock held that excludes arming.
+/// Measures and reserves it roughly, in a few microseconds, while memory is enough; with the lock held that excludes arming.
 void count_other_memory_roughly();
 
 // transfers.cc

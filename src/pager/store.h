@@ -1,10 +1,10 @@
 // The backing store: where blocks go when memory is short.
 //
 // One file a process in each storage directory, made without a name (O_TMPFILE, or unlinked at once), so nothing is left behind
-// however the process ends. Offsets are the partition's; several files take a stripe of 1 MiB in turn, and what does not fit in
-// one goes to another (store_room.h). Transfers go past the page cache (O_DIRECT), between the files and the alias mapping or a
-// read buffer, many at a time: by io_uring, or by a few threads where io_uring is refused (containers). The arena is never
-// registered with io_uring: a registered buffer pins its pages, and punching pinned pages loses data silently.
+// however the process ends. Offsets are the partition's; several files take a stripe of 1 MiB in turn, and a stripe that does
+// not fit in one goes to another (store_room.h). Transfers go past the page cache (O_DIRECT), between the files and the alias
+// mapping or a read buffer, many at a time: by io_uring, or by a few threads where io_uring is refused (containers). The arena
+// is never registered with io_uring: a registered buffer pins its pages, and punching pinned pages loses data silently.
 //
 // The pager thread alone submits and collects; a store is not thread-safe. Completions arrive in any order; `descriptor`
 // is readable while there are some.
@@ -47,7 +47,7 @@ class Store {
   virtual int collect(Completion* out, int most) = 0;
   /// Whether collect() would find some, without a system call.
   [[nodiscard]] virtual bool has_completions() const = 0;
-  /// What is submitted in between may be handed to the disk together at the end. In pairs, which may be nested.
+  /// Transfers that are submitted before the matching end_batch() may be handed to the disk together then. Pairs may be nested.
   virtual void begin_batch() {}
   virtual void end_batch() {}
   [[nodiscard]] virtual int descriptor() const = 0;
@@ -87,7 +87,7 @@ bool add_store_file(StoreFiles& files, const char* directory);
 /// looking at `files`.
 Store* make_store(const StoreFiles& files);
 
-// The two kinds and what may stand in front of them; nullptr if it cannot be had.
+// The two kinds, and a store that may stand in front of them; nullptr if it cannot be had.
 Store* make_io_uring_store(const StoreFiles& files);
 Store* make_thread_store(const StoreFiles& files);
 Store* make_faulty_store(Store* behind, const StoreFiles& files, const char* specification);

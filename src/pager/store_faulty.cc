@@ -1,7 +1,7 @@
 // A store that fails, for tests (setting store_fault): the N-th read or write ends with a given errno (with N+, all from then
-// on; with @F behind it, of those to or from the F-th file, with @F-L, up to the L-th), or what the N-th read brings is
-// damaged; one whose reads take longer, as on another disk; or one whose writes are known to have ended only later, so that
-// much can happen meanwhile: all of them, or those that fail. See store.h.
+// on; with @F behind it, of those to or from the F-th file, with @F-L, up to the L-th), or the content that the N-th read
+// brings is damaged; one whose reads take longer, as on another disk; or one whose writes are known to have ended only later,
+// so that much can happen meanwhile: all of them, or those that fail. See store.h.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ constexpr int kDamage = -1;
 
 class FaultyStore final : public Store {
  public:
-  /// Which of the files' transfers are meant, from the first to the last of these.
+  /// The files whose transfers are meant, from the first to the last of these.
   struct Meant {
     long first;
     long last;

@@ -133,7 +133,7 @@ StorePlace place_of(const StoreFiles& files, uint64_t offset) {
   const uint64_t stripe = offset / kStripeBytes;
   const uint64_t usual = stripe % striped;
   const uint64_t file = files.placed[stripe] == 0 ? usual : files.placed[stripe] - uint64_t{1};
-  // In a file, what does not belong there lies behind all that might.
+  // In a file, stripes that do not belong there lie behind all that might.
   const uint64_t elsewhere = file < striped ? (arena::kPartitionBytes / kStripeBytes + striped - 1) / striped : 0;
   const uint64_t place = (file == usual ? stripe / striped : elsewhere + stripe) * kStripeBytes;
   return {files.descriptors[file], place + offset % kStripeBytes};

@@ -28,13 +28,13 @@ constexpr uint64_t kSpareBytes = 8 << 20;  // left to others of the file system
 constexpr uint64_t kLongestWaitS = 1'000'000'000;
 constexpr int64_t kLookAgainNs = 100'000'000;  // whether there is room again, while a job waits for it
 
-constexpr uint64_t kKnownToLackNs = 10'000'000;    // so long it is not looked again, unless somebody waits
+constexpr uint64_t kKnownToLackNs = 10'000'000;    // so long it is not looked again, unless a thread waits
 constexpr uint64_t kNotWrittenNs = 200'000'000;    // so long, at least, a file that could not be written is not tried again
 constexpr uint64_t kPauseIsOldNs = 1'000'000'000;  // nobody has waited for so long
 constexpr int kSilentLooks = 2;                    // another rank may have taken more than it keeps
 
 bool nearly_full = false;  // single stripes from now on
-uint32_t adopted = 0;      // which of the directories that were added to the job
+uint32_t adopted = 0;      // a bit for each directory added to the job that is open here
 uint64_t lacked_at_ns = 0;
 
 /// Files that a write has found without room although there seemed to be some.
@@ -60,7 +60,7 @@ bool lacks_room(uint64_t file) {
 /// The pause that lasts, if one does: until something is written, since there may only seem to be room again.
 struct Pause {
   uint64_t since_ns;
-  uint64_t last_ns;  // when somebody has waited last
+  uint64_t last_ns;  // when this rank has waited last
   int looks;
   bool told;
 };
@@ -92,7 +92,7 @@ void give_room_back(int descriptor, uint64_t offset, uint64_t bytes) {
   (void)system_call(SYS_fallocate, descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
 }
 
-/// Sets a whole piece aside, if nothing of it is yet. What there was of it is given back if there is not enough.
+/// Sets a whole piece aside, if nothing of it is yet. The part that was had is given back if there is not enough.
 bool place_piece(StoreFiles& files, uint64_t first) {
   for (uint64_t stripe = first; stripe < first + kPieceStripes; ++stripe) {
     if (files.placed[stripe] != 0) {
@@ -202,8 +202,9 @@ int copy_block(const StorePlace& from, const StorePlace& to) {
   return error != 0 ? error : move_all(SYS_pwrite64, to);
 }
 
-/// Puts a stripe that can no longer be written where it is on another file, with what it has of blocks that are not in memory.
-/// (Who waits for these: there are three at most, and it happens to full disks only.) Returns an errno value.
+/// Puts a stripe that can no longer be written where it is on another file, with its content of blocks that are not in memory.
+/// (The pager's thread copies these itself: there are three at most, and it happens to full disks only.) Returns an errno
+/// value.
 int move_stripe(StoreFiles& files, uint64_t stripe) {
   constexpr uint64_t kBlocks = kStripeBytes / arena::kBlockBytes;
   const uint8_t before = files.placed[stripe];
@@ -235,7 +236,7 @@ int move_stripe(StoreFiles& files, uint64_t stripe) {
   return error;
 }
 
-/// Opens what was added to the job since it was looked at last.
+/// Opens the directories that were added to the job since it was looked at last.
 void adopt_added_directories(StoreFiles& files) {
   node::Ledger& ledger = *state.session->ledger;
   for (uint32_t index = 0; index < node::kMostAddedDirectories; ++index) {
@@ -287,7 +288,8 @@ void say_that_it_pauses(int error) {
       base::settings().storage, strerror(error), host, static_cast<unsigned long long>(base::settings().storage_wait));
 }
 
-/// Says once on the node that it has begun. (Who was the last to wait and died has not said that it has ended.)
+/// Says once on the node that the pause has begun. (A rank that was the last to wait, and died, has not said that it has
+/// ended.)
 void tell_of_pause(int error) {
   node::Ledger& ledger = *state.session->ledger;
   pause.told = true;

@@ -72,7 +72,7 @@ class ThreadStore final : public Store {
         --in_flight_;
       }
     }
-    if (clears && has_completions()) {  // what ended just before it was cleared, too
+    if (clears && has_completions()) {  // also for transfers that ended just before it was cleared
       const uint64_t one = 1;
       (void)system_call(SYS_write, event_, &one, sizeof one);
     }

@@ -5,9 +5,9 @@
 // the wait for one that is being read. Each read that ends asks for as many more, up to two windows from the reader's last
 // fault, so that the disk goes on while content is placed.
 //
-// Markers are samples, too: they are mapped as the program uses them. If it has written to the last ones, what follows is
-// mapped writable at once, which saves a fault a block; if it was wrong, as much is written out in vain as lies between two
-// markers.
+// Markers are samples, too: they are mapped as the program uses them. If it has written to the last ones, the blocks that
+// follow are mapped writable at once, which saves a fault a block; if that was wrong, the blocks between two markers are
+// written out in vain.
 #include <algorithm>
 
 #include "pager/fork.h"
@@ -83,7 +83,7 @@ void begin_stream(Stream begun) {
   *oldest = begun;
 }
 
-/// At a marker: what has become of the one before.
+/// At a marker: notes whether the program has written to the one before.
 void note_sample(Stream& stream) {
   const uint64_t word = stream.sample < 0 ? 0 : word_of(static_cast<uint64_t>(stream.sample)).load(std::memory_order_relaxed);
   if (state_of(word) == kResident) {
@@ -92,8 +92,9 @@ void note_sample(Stream& stream) {
   stream.sample = stream.marker;
 }
 
-/// How far one stream may read ahead, in blocks. All together they must not push out what was read and is not used yet, so it
-/// has what others do not take, or an equal part. A reader counts if it has been seen since this one was for the last times.
+/// How far one stream may read ahead, in blocks. All together they must not push out blocks that were read and are not used
+/// yet, so it has what others do not take, or an equal part. A reader counts if it has been seen since this one was for the
+/// last times.
 uint64_t room_of_one(const Stream& stream) {
   const uint64_t longest_ago = stream.uses[stream.extended % kUsesKnown];
   uint64_t count = 1;
@@ -116,7 +117,7 @@ uint64_t room_of_one(const Stream& stream) {
 uint64_t committed_blocks() { return state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes; }
 
 /// How many of the blocks from the stream's next on can be read in one transfer. A wide window moves on by whole transfers, so
-/// that a reader who waits for each block does not have them read one by one.
+/// that a reader that waits for each block does not have them read one by one.
 uint64_t stored_run(const Stream& stream) {
   const auto next = static_cast<uint64_t>(stream.next);
   const uint64_t most = stream.direction > 0 ? transfer_room(next) : next % kTransferBlocks + 1;
@@ -155,7 +156,7 @@ void read_ahead(Stream& stream) {
     }
     start_read(first, count);
     trace::count(Counter::kBytesReadAhead, count * kBlockBytes);
-    // Counted from the stream's last fault in its direction; what the middle lies in may be in memory already.
+    // Counted from the stream's last fault in its direction; the block in the middle may be in memory already.
     const int64_t middle = 1 + stream.window / 2;
     const int64_t nearest = (stream.next - stream.last) * stream.direction - blocks;
     if ((stream.marker - stream.last) * stream.direction <= 0 && nearest + blocks > middle) {

@@ -16,8 +16,8 @@ constexpr int kReadsToJudge = 256;  // for so long that processor time, which is
 constexpr uint64_t kLongestNs = 256'000'000;  // that they may take
 constexpr uint64_t kToPartNs = 5'000'000;     // without any
 
-pid_t launcher = 0;  // whose cores the thread may use, or 0
-cpu_set_t beside;    // what it may use
+pid_t launcher = 0;  // the process whose cores the thread may use, or 0
+cpu_set_t beside;    // the cores that it may use
 bool has_cores_beside = false;
 
 /// Of single pages, all for one thread.

@@ -1,4 +1,4 @@
-// Which cores the pager's thread runs on.
+// The choice of the cores that the pager's thread runs on.
 //
 // Beside the core that the launcher has bound the program to, if there is one that no rank has: moving blocks and computing
 // then go on at the same time. (A rank of Open MPI's that has one of two cores: sweeps over twice the budget 1.06 to 1.22 times

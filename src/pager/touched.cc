@@ -1,8 +1,8 @@
-// How much of the memory that can move has been touched: what --memory must hold for nothing to move. (What is allocated may be
-// many times as much.) While memory is watched it is known to a block, since first touches fault. While it is enough nobody
-// sees them; but what the partition's file has in memory only grows until something is given up, so a look just before that, at
-// each large allocation, when memory becomes short, and at the end finds the most there ever was. What was set aside ahead of
-// the program (first_touch.cc) counts, too: 24 MiB of an allocation at most.
+// The part of the memory that can move that has been touched: --memory must hold so much for nothing to move. (Allocated memory
+// may be many times as much.) While memory is watched it is known to a block, since first touches fault. While it is enough
+// nobody sees them; but the memory of the partition's file only grows until something is given up, so a look just before that,
+// at each large allocation, when memory becomes short, and at the end finds the most there ever was. Memory that was set aside
+// ahead of the program (first_touch.cc) counts, too: 24 MiB of an allocation at most.
 #include <sys/stat.h>
 
 #include "pager/fork.h"

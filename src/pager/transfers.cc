@@ -1,8 +1,8 @@
 // Transfers between blocks and the store: starting them, and acting on their ends.
 //
 // A transfer covers up to kTransferBlocks adjacent blocks, or pages of one block. An error of the store ends the process with a
-// message: memory that cannot be written or read back is never silently lost. But what only lacked room to be written is still
-// here, and stays (store_room.h).
+// message: memory that cannot be written or read back is never silently lost. But blocks that only lacked room to be written
+// are still here, and stay (store_room.h).
 #include <string.h>
 
 #include "arena/whole_blocks.h"
@@ -30,7 +30,7 @@ Kind kind_of(uint64_t tag) { return static_cast<Kind>(tag >> kKindShift); }
 uint64_t number_of(uint64_t tag) { return tag << 2 >> (kNumberShift + 2); }
 uint64_t count_of(uint64_t tag) { return tag & 0xff; }
 
-/// Whether what was read is what was written, as far as it will be used.
+/// Whether the content that was read is what was written, as far as it will be used.
 bool is_right(Kind kind, uint64_t number, uint64_t bytes, const char* buffer) {
   if (kind == kFill) {
     return fill_is_right(number);
@@ -47,7 +47,8 @@ bool is_right(Kind kind, uint64_t number, uint64_t bytes, const char* buffer) {
       static_cast<unsigned long long>(bytes >> 10), base::settings().storage);
 }
 
-/// The one way into the store. A caller that begins a transfer has asked can_transfer(), and what made room since left a place.
+/// The one way into the store. A caller that begins a transfer has asked can_transfer(), and code that made room since then has
+/// left a place.
 void submit(const Transfer& transfer) {
   if (!can_transfer()) {
     base::die("more than %d transfers were begun at once; this is a fault in Headroom, please report it", Store::kDepth);

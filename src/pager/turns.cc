@@ -1,4 +1,5 @@
-// What the pager knows of turns: what came back within one, and whose turn it is. The turns themselves are the scheduler's.
+// The pager's part in turns: it counts the blocks that came back within one, and asks whether it is this process's turn. The
+// turns themselves are the scheduler's.
 #include <algorithm>
 
 #include "base/own_threads.h"
@@ -56,8 +57,8 @@ bool accesses_wait() { return state.waiting.count() > 0; }
 void set_turn_cut(bool cut) { state.turn_is_cut.store(cut, std::memory_order_release); }
 
 void set_turn_watched(bool watched) {
-  // An exchange in any case: the thread that ends the watching after a wish for it so sees what the wish was for, and can look
-  // once more.
+  // An exchange in any case: the thread that ends the watching after a wish for it so sees the reason for the wish, and can
+  // look once more.
   if (state.turn_is_watched.exchange(watched, std::memory_order_acq_rel) != watched && watched && !base::on_own_thread()) {
     nudge();  // the pager's thread may be asleep
   }

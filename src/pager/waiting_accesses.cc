@@ -1,4 +1,4 @@
-// See waiting_accesses.h. Whatever waits is tried again by pump() when something has changed.
+// See waiting_accesses.h. pump() tries all that wait again when something has changed.
 #include "pager/waiting_accesses.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using trace::Counter;
 
 constexpr uint64_t kPartForPages = 4;            // of memory is cleared when a sparse reader is found
 constexpr int64_t kMostLacking = 16;             // blocks that room is made for at a time, however many wait for it
-constexpr uint64_t kPartThatLeaves = 4;          // of what can leave, so that what was just served stays
+constexpr uint64_t kPartThatLeaves = 4;          // of the blocks that can leave, so that those just served stay
 constexpr uint64_t kPatienceNs = 1'000'000'000;  // so long newcomers stand back behind those that lack room
 
 constexpr int kPool = kMostRequests;
@@ -91,7 +91,7 @@ void serve_in_line() {
     return false;
   });
   if (state.lacking_blocks > 1) {  // each has seen to room for one, the same one
-    // Not so much that what was just served leaves before its use.
+    // Not so much that blocks that were just served leave before their use.
     const auto part = static_cast<int64_t>(state.resident.can_leave() / kPartThatLeaves);
     const int64_t most = std::min(part, kMostLacking);
     const int64_t blocks = std::min<int64_t>(state.lacking_blocks, most);

@@ -20,7 +20,7 @@ struct WaitingAccess {
   uint32_t page = 0;   // of the block, or kWholeBlock
   int32_t thread = 0;  // of a fault
   bool write = false;
-  bool from_storage = false;  // a fault on what was not in memory
+  bool from_storage = false;  // a fault on content that was not in memory
   bool is_fault = false;      // else all blocks are to be brought for the request
   WaitingAccess* older = nullptr;
   WaitingAccess* newer = nullptr;

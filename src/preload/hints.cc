@@ -1,4 +1,4 @@
-// The public C interface to what a program says of its memory; see include/headroom/memory.h.
+// The public C interface for a program's hints about its memory; see include/headroom/memory.h.
 #define HEADROOM_DEFINES_THEM
 #include <errno.h>
 

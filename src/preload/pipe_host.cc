@@ -1,5 +1,5 @@
-// What pipes between ranks (src/rpipe, a library of its own) find in a process that runs under Headroom: turns, the budget, and
-// the report. They look this table up by its name.
+// The table of services that pipes between ranks (src/rpipe, a library of its own) find in a process that runs under Headroom:
+// turns, the budget, and the report. They look it up by its name.
 #include "pager/pager.h"
 #include "rpipe/host.h"
 #include "sched/scheduler.h"
@@ -20,7 +20,7 @@ void end_wait() {
   }
 }
 
-/// Each rank must be able to have what it computes with beside all that cannot leave memory.
+/// Each rank must be able to have the memory that it computes with beside all that cannot leave memory.
 bool take(uint64_t bytes) {
   if (!pager::is_running()) {
     return true;

@@ -99,7 +99,7 @@ void register_fork_handlers() {
 constexpr uint64_t kReportPatienceNs = 2'000'000'000;
 constexpr uint64_t kReaderPatienceNs = 1'000'000'000;
 
-/// A launcher that hears of the end before it has read the pipe drops what is in it: Hydra does, a few times in a hundred.
+/// A launcher that hears of the end before it has read the pipe drops its content: Hydra does, a few times in a hundred.
 void wait_until_errors_are_read() {
   struct stat status = {};
   if (fstat(STDERR_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) {
@@ -185,7 +185,8 @@ void sign(const char* descriptor) {
 extern "C" char __bss_start[] __attribute__((visibility("hidden")));  // of this library; by the linker
 extern "C" char _end[] __attribute__((visibility("hidden")));
 
-/// Our tables are large and used here and there; where the system gives huge pages to everybody they would be populated whole.
+/// Our tables are large and used here and there; where the system gives huge pages to every process they would be populated
+/// whole.
 void keep_tables_small() {
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(__bss_start) + 4095) / 4096 * 4096;
   const uintptr_t end = reinterpret_cast<uintptr_t>(_end) / 4096 * 4096;
@@ -231,7 +232,7 @@ __attribute__((destructor)) void end_process() {
 }  // namespace headroom::preload
 
 // Handlers run in the order in which they were registered, before the fork in the reverse one. Ours have to be the last before
-// it, since what others write to memory once it is protected for the child waits for the child, and the first after it, since
+// it, since a write of others to memory that is protected for the child waits for the child, and the first after it, since
 // others may need memory. The constructors of other libraries run before ours: so at the first handler that is registered.
 HEADROOM_EXPORT int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) {
   if (getenv("HEADROOM_ACTIVE") != nullptr) {

@@ -358,8 +358,8 @@ void add_head(Summary& out, const node::Ledger& ledger, const char* host) {
   out.add("\n");
 }
 
-/// `needed`: what all processes had touched at their most, each at its own time, added up; as the page of `headroom report` has
-/// it.
+/// `needed`: the bytes that all processes had touched at their most, each at its own time, added up; as the page of `headroom
+/// report` has it.
 void add_memory(Summary& out, const node::Ledger& ledger) {
   const uint64_t outside = total(ledger, Counter::kOtherBytesPeak);
   const uint64_t needed_bytes = total(ledger, Counter::kTouchedBytesPeak) + outside;
@@ -372,7 +372,7 @@ void add_memory(Summary& out, const node::Ledger& ledger) {
   if (allocated_bytes > needed_bytes + needed_bytes / 8) {
     out.add("of %.1f %s allocated, ", allocated.number, allocated.unit);
   }
-  if (was_watched(ledger)) {  // before, what is reserved is what was allocated
+  if (was_watched(ledger)) {  // before, the reserved bytes are the allocated ones
     out.add("peak %.1f %s, ", peak.number, peak.unit);
   }
   out.add("budget %.1f %s\n", budget.number, budget.unit);

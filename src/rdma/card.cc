@@ -198,8 +198,8 @@ bool Card::try_read(QueuePair* pair, char* into, uint32_t local_key, const char*
 }
 
 /// Reads from this process to itself by on-demand paging: aligned content must come right, and right again after its memory was
-/// taken away and filled anew, which is what all safety here stands on. Whether content that is not aligned comes right is
-/// found out, too.
+/// taken away and filled anew: all safety here stands on that. It also finds out whether content that is not aligned comes
+/// right.
 bool Card::try_reads(char* scratch) {
   const long descriptor = base::system_call(SYS_memfd_create, "headroom-card", MFD_CLOEXEC);
   constexpr uint64_t kBytes = 4 * kPage;
@@ -335,8 +335,8 @@ uint64_t Card::prefetch(uint64_t offset, uint64_t bytes, const Registered& keys,
     return bytes;
   }
   uint64_t asked = 0;
-  // A block at a time, since each may have been taken away at another time. Blocks, not the part that is wanted: what was
-  // asked for is known by block.
+  // A block at a time, since each may have been taken away at another time. Blocks, not the part that is wanted: earlier
+  // requests are noted by block.
   for (uint64_t block = offset / arena::kBlockBytes; block * arena::kBlockBytes < offset + bytes; ++block) {
     const uint64_t begin = block * arena::kBlockBytes;
     const uint32_t now = punches_(begin) + 1;

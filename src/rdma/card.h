@@ -1,12 +1,12 @@
 // This process's use of a network card: registrations of evictable memory that pin nothing, queue pairs, and reads.
 //
-// What is registered is the *alias* of the process's own partition, in pieces of at most 1 GiB, for on-demand paging (ODP): the
-// card follows the kernel's page tables. The alias's pages stay mapped while the program's view of them is protected or hidden,
-// so only taking memory away (a punch) makes the card forget it. A read under a hold is safe whatever the card has mapped; if
-// it has not, the card *faults*, which takes it hundreds of microseconds. Asking for the pages before (prefetch()) avoids that.
+// The *alias* of the process's own partition is registered, in pieces of at most 1 GiB, for on-demand paging (ODP): the card
+// follows the kernel's page tables. The alias's pages stay mapped while the program's view of them is protected or hidden, so
+// only taking memory away (a punch) makes the card forget it. A read under a hold is safe whatever the card has mapped; if it
+// has not, the card *faults*, which takes it hundreds of microseconds. Asking for the pages before (prefetch()) avoids that.
 // The four schemes are those of Li et al. ("on-demand paging aware MPI"): pinned, native, enhanced, optimal.
 //
-// Not thread-safe. Errors are values; why something cannot be had is said by why().
+// Not thread-safe. Errors are values; why() says why something cannot be had.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,12 @@ enum class Scheme : uint8_t {
   kOptimal,   // the same, beside the handshake, and only what was taken away since it was last prefetched
 };
 
-/// What a peer needs to reach a queue pair.
+/// The address that a peer needs to reach a queue pair.
 struct PairAddress {
   uint8_t gid[16];
   uint32_t number;
   uint32_t lid;
-  uint32_t first;  // packet's number: at random, so that what is late of an older connection is told from this one's
+  uint32_t first;  // packet's number: at random, so that a late one of an older connection is told from this one's
 };
 
 struct QueuePair;

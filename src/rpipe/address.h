@@ -1,4 +1,5 @@
-// What a raddr_t says: whose direction a buffer is of, which of its buffers it is, and the how-manieth use of that.
+// The contents of a raddr_t: the direction that a buffer is of, the buffer's number in it, and the how-manieth use of that
+// number.
 #pragma once
 
 #include <cstdint>

@@ -80,7 +80,7 @@ void AnnouncedRecord::put_back(const Frame& frame, const char* freed) {
   for (uint64_t at = 0; at + sizeof(uint16_t) <= frame.content; at += sizeof(uint16_t)) {
     uint16_t buffer = 0;
     memcpy(&buffer, freed + at, sizeof buffer);
-    // release, as in Reader::release(): what the reader did with the buffer comes before its use by the writer.
+    // release, as in Reader::release(): the reader's use of the buffer comes before the writer's.
     if (buffer < kFirstMarks) {
       record_->marks[buffer].store(1, std::memory_order_release);
     } else if (more_marks != nullptr && buffer < kMostBuffers) {

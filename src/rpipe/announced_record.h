@@ -1,5 +1,5 @@
-// A record of this process's that a peer on another node mirrors (mirror.h): what was written in it is sent, and what the peer
-// gives back is put in it.
+// A record of this process's that a peer on another node mirrors (mirror.h): messages written in it are sent, and the peer's
+// returns are put in it.
 //
 // It goes through the record's notices as a reader on the same node would (reader.h). Not thread-safe: mirror.cc has the lock.
 // The end uses the record meanwhile.
@@ -21,7 +21,7 @@ class AnnouncedRecord {
   /// Sends that there is such an end, what was written, and that the end has closed, as far as it was not sent before. 0;
   /// -ENOMEM: not all of it could be sent now; -EIO: nor ever.
   int forward(Messenger& messenger, uint16_t life);
-  /// What the reader has taken and freed, and that it has closed.
+  /// Puts in the record what the reader has taken and freed, and that it has closed.
   void put_back(const Frame& frame, const char* freed);
 
   /// Whether the peer was told that the end has closed.

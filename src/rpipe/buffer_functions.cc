@@ -1,5 +1,5 @@
-// The functions of rpipe.h that allocate, write, read and free: what they are given is checked here, and what they do is done
-// by the ends (end.h).
+// The functions of rpipe.h that allocate, write, read and free: their arguments are checked here, and the ends do the work
+// (end.h).
 #include <cerrno>
 #include <cstring>
 
@@ -36,7 +36,7 @@ Owner owner_of(raddr_t buffer) {
 
 namespace {
 
-/// What every function that reads asks first.
+/// The question that every function that reads asks first.
 int may_read(const End* end) { return end == nullptr ? -EBADF : end->reads() ? 0 : -EPERM; }
 int may_write(const End* end) { return end == nullptr ? -EBADF : end->writes() ? 0 : -EPERM; }
 

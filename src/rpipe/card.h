@@ -1,4 +1,4 @@
-// What a rank tells all others when pipes begin.
+// The card that a rank gives all others when pipes begin.
 #pragma once
 
 #include <sched.h>
@@ -8,13 +8,13 @@
 
 namespace headroom::rpipe {
 
-/// Whose messages are to go between nodes, by a rank's environment.
+/// The library whose messages are to go between nodes, by a rank's environment.
 enum class Wish : uint32_t { kNone, kMpi, kOfi, kWrong };
 
 struct Card {
   uint64_t nonce;         // names its socket
   char host[64];          // its name, for messages
-  char node[96];          // equal for those who can share memory: the kernel's boot, and the name space of sockets
+  char node[96];          // equal for ranks that can share memory: the kernel's boot, and the name space of sockets
   cpu_set_t may_use;      // processors
   uint32_t has_messages;  // MPI's, for ranks on other nodes
   Wish wish;

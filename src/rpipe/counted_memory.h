@@ -9,7 +9,7 @@
 
 namespace headroom::rpipe {
 
-/// Ends what populate_counted() took.
+/// Gives back the budget that populate_counted() took.
 inline void give_back_counted(uint64_t bytes) {
   if (host() != nullptr && bytes > 0) {
     host()->give_back(bytes);

@@ -1,8 +1,8 @@
-// Which ranks on other nodes have died, where the network itself does not say: libfabric over TCP has no event for it.
+// Finds ranks on other nodes that have died, where the network itself does not say so: libfabric over TCP has no event for it.
 //
 // A rank that exchanges messages with another connects to it by TCP; nothing is sent there but, at first, which rank connects.
 // The kernel closes the connection when a process ends in whatever way, and its probes find a node that is gone. A process that
-// comes to an end in good order closes it, too. Whether all that it has sent has come is not known by this.
+// comes to an end in good order closes it, too. This does not tell whether all that the process has sent has come.
 //
 // System calls go past the C library: descriptors are none of the program's. Not thread-safe.
 #pragma once
@@ -23,17 +23,17 @@ class DeathWatch {
   DeathWatch(const DeathWatch&) = delete;
   DeathWatch& operator=(const DeathWatch&) = delete;
 
-  /// Listens at any port of this address (a sockaddr_in6, or a sockaddr_in in its place); `nonce`: what connects must know it.
-  /// 0 or a negative error number.
+  /// Listens at any port of this address (a sockaddr_in6, or a sockaddr_in in its place); `nonce`: a rank that connects must
+  /// know it. 0 or a negative error number.
   int begin(const sockaddr_in6& own, uint64_t nonce);
   /// In network byte order; 0: it does not listen.
   [[nodiscard]] uint16_t port() const { return port_; }
 
   /// Connects to a rank that listens at this address; once for each rank. If the network has no such connection (a firewall
-  /// lets nothing through), the rank's death is not seen.
-  /// False: there is no descriptor for it now.
+  /// lets nothing through), the rank's death is not seen. False: there is no descriptor for it now.
   bool watch(int self, int rank, const sockaddr_in6& address, uint64_t nonce);
-  /// Goes on with what connects; adds the ranks of which a connection has ended to `ended`, and those that have refused one.
+  /// Goes on with connections that are being made; adds the ranks of which a connection has ended to `ended`, and those that
+  /// have refused one.
   void move(std::vector<int>& ended, std::vector<int>& refused);
   /// Closes this process's copies, in a forked child.
   void close_copies();

@@ -2,11 +2,11 @@
 //
 // It is an epoll instance. In it are the connections that the process has with its peers: they become readable when a peer
 // connects, answers or dies, and by a byte that a peer sends which finds this process armed (ring_after_fence() in waiting.h).
-// What a thread of this process itself does is said by an eventfd. As nobody sleeps longer than a tenth of a second in a pipe
+// An eventfd tells what a thread of this process itself does. As no thread sleeps longer than a tenth of a second in a pipe
 // (waiting.h) a timer makes it readable then, and sooner where nobody rings: from other nodes, and from a peer that is not
 // connected.
 //
-// Thread-safe, but what makes it readable is taken back by whichever thread arms next.
+// Thread-safe, but the thread that arms next takes back what makes it readable.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace headroom::rpipe {
 
 /// Made at the first call. -EMFILE.
 int descriptor();
-/// What has made it readable is taken back, and peers send a byte with what they do next. Look after that.
+/// Takes back what has made it readable; from then on peers send a byte with what they do next. Look after that.
 void arm_descriptor();
 /// Readable after so long.
 void let_descriptor_expire(int64_t after_ns);

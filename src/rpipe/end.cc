@@ -47,7 +47,7 @@ int End::begin() {
   if (own_ == nullptr) {
     return -ENOMEM;
   }
-  opening_ = next_opening(peer_.rank, options_.channel);  // only now: what failed is no opening
+  opening_ = next_opening(peer_.rank, options_.channel);  // only now: a beginning that failed is no opening
   writer.open(own_memory(), *own_, writer_options(options_));
   own_->role = static_cast<uint16_t>(role_);
   own_->flags = static_cast<uint16_t>(options_.flags | (peer_.is_mirrored ? kMirrored : 0));
@@ -190,7 +190,7 @@ int End::wait_for_connection(int64_t& timeout_ns) {
   return 0;
 }
 
-// ---- what breaks ---------------------------------------------------------------------------------------------------------
+// ---- breaking ------------------------------------------------------------------------------------------------------------
 
 /// After it was found that there is nothing to do for the moment: whether there ever will be.
 int End::broken_now() {
@@ -290,7 +290,7 @@ int End::try_peek(uint64_t& bytes) {
     return found;
   }
   const int error = broken_now();
-  const int once_more = error == -EAGAIN ? error : reader.peek(bytes);  // what it had written before it went
+  const int once_more = error == -EAGAIN ? error : reader.peek(bytes);  // messages that it had written before it went
   return once_more == -EAGAIN ? error : once_more;
 }
 

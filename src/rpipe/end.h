@@ -5,7 +5,7 @@
 //
 // An end has a record in this process's file, in the list of those for its peer; two ends meet when each has found the other's
 // record by its key. A direction's record is its writer's. An end that was closed is retired until its peer has closed, too, or
-// has died: what the peer still holds of it lies in this process's file.
+// has died: buffers of it that the peer still holds lie in this process's file.
 //
 // Thread-safe as rpipe.h says: `write_lock` and `read_lock` are taken where a pipe was opened with RPIPE_THREADS.
 #pragma once
@@ -63,7 +63,7 @@ class End {
   /// Says that nothing more is written or read here.
   void begin_close();
   int close(int64_t timeout_ns);
-  /// Whether nobody looks at what is this process's of it any more; then it is given back.
+  /// Whether nobody looks at this process's part of it any more; then that is given back.
   bool try_to_go();
 
   [[nodiscard]] const char* reason() const { return broken_.load(std::memory_order_acquire) != 0 ? reason_ : nullptr; }
@@ -88,7 +88,7 @@ class End {
   int break_by(int error, const char* format, ...) __attribute__((format(printf, 3, 4)));
   int break_by_death(const char* what);
   int broken_now();
-  /// What a wait knows of the peer's.
+  /// A wait's knowledge of the peer's.
   struct Watch {
     bool is_on = false;
     uint64_t waits = 0;  // Root::waits of the peer when it was begun to be watched
@@ -137,7 +137,7 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
     return error;
   }
   Root& own = own_root();
-  if (timeout_ns < 0 && !peer_.is_mirrored) {  // what comes by messages is not seen when it was written
+  if (timeout_ns < 0 && !peer_.is_mirrored) {  // a message to another node is not seen when it is written
     own.waits_for.store(static_cast<uint64_t>(waits_for) << 32 | static_cast<uint32_t>(peer_.rank), std::memory_order_release);
   }
   Watch watch;
@@ -168,7 +168,7 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
         break;
       }
     }
-    // Behind what was told of this wait, and before the next look: what is told has been looked at.
+    // After this wait was told of, and before the next look: so what was told has been looked at.
     if (peer_.is_mirrored || ++looks % kLooksPerPoll == 0) {
       poll_mirrors(peer_.is_mirrored);
     }

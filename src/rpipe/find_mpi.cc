@@ -49,8 +49,8 @@ int find_mpi(rpipe_bootstrap& bootstrap, const rpipe_transport*& messages) {
   const char* const slash = strrchr(own.dli_fname, '/');
   const int folder = slash == nullptr ? 0 : static_cast<int>(slash - own.dli_fname) + 1;
   (void)snprintf(path, sizeof path, "%.*slibrpipe_%s.so", folder, own.dli_fname, base::name_of(found.interface));
-  // MPICH and its relatives have several SONAMEs, so ours names none of them: what it calls is found among what is loaded, also
-  // where a Python module had the library loaded for itself alone.
+  // MPICH and its relatives have several SONAMEs, so ours names none of them: the functions that it calls are found among what
+  // is loaded, also where a Python module had the library loaded for itself alone.
   (void)dlopen(found.path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

@@ -9,8 +9,8 @@
 
 namespace headroom::rpipe {
 
-/// Fills in who this rank is, and how it gets messages to others. -ENOTSUP, with a line on stderr: there is no MPI library, or
-/// it is not initialized.
+/// Fills in this rank's number, and how it gets messages to others. -ENOTSUP, with a line on stderr: there is no MPI library,
+/// or it is not initialized.
 int find_mpi(rpipe_bootstrap& bootstrap, const rpipe_transport*& messages);
 
 }  // namespace headroom::rpipe

@@ -1,5 +1,5 @@
-// What travels between two nodes for pipes: frames of 64 bytes with up to 4 KiB of content behind them, in order; longer
-// content follows in messages of its own.
+// The traffic of pipes between two nodes: frames of 64 bytes with up to 4 KiB of content behind them, in order; longer content
+// follows in messages of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class FrameKind : uint16_t {
 
 struct Frame {
   FrameKind kind;
-  uint16_t life;    // of the ranks' pipes, from rpipe_init() to rpipe_finalize(): what came too late is dropped
+  uint16_t life;    // of the ranks' pipes, from rpipe_init() to rpipe_finalize(): a frame that comes too late is dropped
   uint32_t record;  // the writer's record, by its index
   union {
     struct {

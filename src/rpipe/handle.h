@@ -1,4 +1,4 @@
-// What a program holds of a pipe (rpipe_t), and what it holds of a buffer (raddr_t): whose they are.
+// Handles: the end that a program's rpipe_t stands for, and the owner of the buffer that its raddr_t stands for.
 //
 // A handle outlives its end: it stays valid memory after rpipe_close(), so that a call with it is an error and no crash.
 // Handles of closed pipes are used again, those that were closed longest ago first, and not before there are many.
@@ -20,7 +20,7 @@ struct rpipe {
 
 namespace headroom::rpipe {
 
-/// What rpipe_init() and rpipe_init_with() do. `transport`: to other nodes; nullptr: there is none.
+/// The work of rpipe_init() and rpipe_init_with(). `transport`: to other nodes; nullptr: there is none.
 int begin(const rpipe_bootstrap& bootstrap, const rpipe_transport* transport);
 
 /// Whether rpipe_init() was called in this process, and rpipe_finalize() not.

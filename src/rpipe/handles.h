@@ -1,8 +1,8 @@
-// Which end has the direction that an address names: a hash table that is looked into without a lock.
+// Finds the end that has the direction that an address names: in a hash table that is looked into without a lock.
 //
 // Keys are the writer's rank and record. A direction of this process to itself has two ends here. Entries are put and removed
-// under a lock; a table that is full is replaced by one of twice the size, and the old one is kept until all pipes are gone:
-// somebody may be looking into it.
+// under a lock; a table that is full is replaced by one of twice the size, and the old one is kept until all pipes are gone: a
+// thread may be looking into it.
 //
 // Thread-safe.
 #pragma once

@@ -1,10 +1,10 @@
 // The heap of one direction of a pipe: which of its units are whose. The writer alone has this; the memory itself is elsewhere.
 //
-// A heap is a row of chunks, each of some units of 64 bytes, free or used. What is given back is joined with free neighbours at
-// once, so two free chunks never touch. Free chunks are in a list, the last freed first; each policy goes through the whole
-// list:
+// A heap is a row of chunks, each of some units of 64 bytes, free or used. A chunk that is given back is joined with free
+// neighbours at once, so two free chunks never touch. Free chunks are in a list, the last freed first; each policy goes through
+// the whole list:
 //
-//   first fit   the lowest address that fits: what was used lately and lies low is used again, so it is warm
+//   first fit   the lowest address that fits: memory that was used lately and lies low is used again, so it is warm
 //   next fit    the lowest address at or behind where the last one ended, then the lowest: walks through the heap
 //   best fit    the smallest chunk that fits; of equal ones the lowest
 //   worst fit   the largest chunk; of equal ones the lowest

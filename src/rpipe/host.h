@@ -1,4 +1,4 @@
-// What the pipes need of the process that they are in, if it runs under Headroom; without it nobody is asked.
+// The services that pipes need of the process that they are in, if it runs under Headroom; without it nobody is asked.
 //
 // The preloaded library exports one table (preload/pipe_host.cc), which is looked up by name when pipes begin: librpipe is
 // linked with nothing of Headroom's, and the two may be of different versions. A table may only grow at its end.

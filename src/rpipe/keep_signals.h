@@ -1,4 +1,4 @@
-// What signals do in this process stays as it is while a library is loaded that would change it: libraries of libfabric's
+// Keeps the effect of signals in this process as it is while a library is loaded that would change it: libraries of libfabric's
 // networks (PSM) install handlers for crashes and ends, which are the program's to have.
 //
 // For a moment a signal may meet such a handler. Not thread-safe.

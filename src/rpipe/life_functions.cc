@@ -66,7 +66,7 @@ void let_retired_go() {
   return pipes->handles.back();
 }
 
-/// Which way a pipe goes. -ENOTSUP, with a line on stderr: not the way that was asked for.
+/// Chooses the way of a pipe. -ENOTSUP, with a line on stderr: not the way that was asked for.
 int choose_peer(int rank, uint32_t backend, Peer*& chosen) {
   Peer& on_node = peer_of(rank);
   const bool by_messages = backend >= RPIPE_MPI || (backend == RPIPE_ANY && !on_node.is_on_node);
@@ -107,7 +107,7 @@ int begin(const rpipe_bootstrap& bootstrap, const rpipe_transport* transport) {
   static uint32_t made_in = fork_generation();
   if (made_in != fork_generation()) {
     made_in = fork_generation();
-    pipes = new Pipes;  // what a forked child has of its parent's is left alone: the budget, above all
+    pipes = new Pipes;  // a forked child leaves its parent's alone: the budget, above all
   }
   forget_ends();
   forget_records();
@@ -177,7 +177,7 @@ RPIPE_EXPORT int rpipe_finalize(int64_t timeout_ns) {
       result = result != 0 ? result : holds ? -EBUSY : closed == -EPIPE ? 0 : closed;
     }
   }
-  // What peers still use of this process's file lives as long as they have it mapped.
+  // The parts of this process's file that peers still use exist as long as peers have them mapped.
   pipes->retired.clear();
   forget_ends();
   forget_records();

@@ -1,8 +1,8 @@
 // The file in memory that a process makes and its peers map.
 //
-// It is given out in pieces, which are populated as they are used: what is never touched costs addresses alone.
-// A piece that is given back returns its memory to the system, and is used again for the next of the same size. System calls go
-// past the C library, so that Headroom, if it is there, takes none of this for memory of the program's.
+// It is given out in pieces, which are populated as they are used: memory that is never touched costs addresses alone. A piece
+// that is given back returns its memory to the system, and is used again for the next of the same size. System calls go past
+// the C library, so that Headroom, if it is there, takes none of this for memory of the program's.
 //
 // Thread-safe.
 #pragma once
@@ -51,7 +51,7 @@ class MemoryFile {
   base::FutexLock lock_;
 };
 
-/// What this process has mapped of a peer's file, or the file of its own that mirrors it.
+/// The parts of a peer's file that this process has mapped, or the file of its own that mirrors it.
 class PeerMemory {
  public:
   PeerMemory() = default;

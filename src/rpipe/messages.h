@@ -1,4 +1,4 @@
-// Lines on standard error, for what the caller of a function cannot learn from an error number.
+// Lines on standard error, for facts that the caller of a function cannot learn from an error number.
 #pragma once
 
 #include <cstdarg>

@@ -180,7 +180,7 @@ void Messenger::receive_content(int rank, const Frame& frame) {
       content.requests.push_back(request);
     }
   }
-  if (error != 0) {  // what follows cannot be told from what comes after it
+  if (error != 0) {  // the content that follows cannot be told from what comes after it
     fail(rank);
     return;
   }

@@ -19,16 +19,16 @@
 
 namespace headroom::rpipe {
 
-/// Is told of what came.
+/// Is told of frames and content that came.
 class FrameHandler {
  public:
   FrameHandler() = default;
   virtual ~FrameHandler() = default;
   FrameHandler(const FrameHandler&) = delete;
   FrameHandler& operator=(const FrameHandler&) = delete;
-  /// `content`: what came behind the frame; nullptr: it follows, and this says where to; nullptr again: it is dropped.
+  /// `content`: that behind the frame; nullptr: it follows, and this says where to; nullptr again: it is dropped.
   virtual char* handle_frame(int rank, const Frame& frame, const char* content) = 0;
-  /// What followed is where it was to go.
+  /// Content that followed is where it was to go.
   virtual void handle_content(int rank, const Frame& frame) = 0;
   /// The transport has failed towards the rank.
   virtual void handle_failure(int rank) = 0;

@@ -23,7 +23,7 @@ namespace {
 
 uint64_t key_of(int rank, uint32_t record) { return uint64_t{static_cast<uint32_t>(rank)} << 32 | record; }
 
-/// What two ranks know of each other's waiting (Frame::waits).
+/// Two ranks' knowledge of each other's waiting (Frame::waits).
 struct Waiting {
   uint64_t frames_sent = 0;  // of the kind kWaits, ever
   uint64_t frames_received = 0;
@@ -65,7 +65,7 @@ uint16_t life = 0;
 int rank_count = 0;
 base::FutexLock lock;
 
-// ---- what comes ----------------------------------------------------------------------------------------------------------
+// ---- frames that come ----------------------------------------------------------------------------------------------------
 
 Peer* find_or_make_peer(int rank) {
   if (const auto found = now->peers.find(rank); found != now->peers.end()) {
@@ -178,7 +178,7 @@ void Handler::handle_failure(int rank) {
   }
 }
 
-// ---- what goes -----------------------------------------------------------------------------------------------------------
+// ---- frames that go ------------------------------------------------------------------------------------------------------
 
 void send_what_is_forwarded() {
   std::erase_if(now->to_forward, [](uint32_t index) {
@@ -189,7 +189,7 @@ void send_what_is_forwarded() {
 
 void send_what_waits() {
   std::erase_if(now->to_hear, [](int rank) { return messenger->hear(rank) != -ENOMEM; });
-  // What was taken goes before that the end has closed: a writer that closes waits for it.
+  // The count of what was taken goes before the word that the end has closed: a writer that closes waits for it.
   std::erase_if(now->to_tell, [](MirroredRecord* record) { return record->tell_back(*messenger, life) != -ENOMEM; });
   send_what_is_forwarded();
 }
@@ -259,7 +259,7 @@ int has_received(const uint64_t* frames) {
 
 void before_fork() { lock.lock(); }
 void after_fork_in_parent() { lock.unlock(); }
-/// A child has no pipes, and sends nothing: what the parent's are in is left alone.
+/// A child has no pipes, and sends nothing: the objects of the parent's pipes are left alone.
 void after_fork_in_child() {
   lock.reset();
   has_mirrors.store(false, std::memory_order_relaxed);
@@ -420,7 +420,7 @@ void tell_waits(const Peer& peer, WaitsFor waits_for, uint64_t handled_before) {
   Waiting& with = waiting[peer.rank];
   const uint64_t received = messenger->received_from(peer.rank) - with.frames_received;
   const bool knows = waits_for == with.told && (waits_for == WaitsFor::kNothing || received == with.told_received);
-  // What was announced and has not come, or has not gone, may be what one of the two waits for.
+  // One of the two may wait for something that was announced and has not come, or has not gone.
   const bool has_looked = handled.load(std::memory_order_relaxed) == handled_before;
   const bool may_tell =
       waits_for == WaitsFor::kNothing || (has_looked && messenger->is_all_received() && is_nothing_left_to_send());
@@ -445,7 +445,7 @@ bool waits_for_this_rank(const Peer& peer) {
 
 void move_mirrors(bool expects_it, bool tells) {
   if (!lock.try_lock()) {
-    return;  // its holder moves the same, and what is not told then is soon
+    return;  // its holder moves the same, and tells soon what is not told then
   }
   if (now != nullptr && messenger->may_call(expects_it)) {
     if (tells || !may_tell_later()) {

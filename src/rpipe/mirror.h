@@ -1,4 +1,4 @@
-// Pipes to ranks on other nodes: what each of the two would see of the other's file is mirrored in a file of its own, by
+// Pipes to ranks on other nodes: each of the two mirrors in a file of its own what it would see of the other's file, by
 // messages (messenger.h), so that both ends are those of a node (writer.h, reader.h).
 //
 //   the writer's node                                        the reader's node
@@ -6,10 +6,10 @@
 //   taken, marks, peer_closed           ◄──── back ────────   taken, marks, peer_closed
 //
 // A notice is sent when it is written, whatever becomes of it there: a writer may call nothing of ours again before its
-// message is needed. What is on its way is bounded by what the direction's heap and width allow. For the same reason what the
-// reader gives back is told at once over MPI; libfabric's transport has a thread of its own, so that it is told once the reader
-// waits, or much is to tell, or by that thread. Numbers of notices, buffers and places in the heap are the same on both sides:
-// a place is used again only once the reader's having freed it has come back.
+// message is needed. Messages on their way are bounded by the direction's heap and width. For the same reason the reader tells
+// at once over MPI what it gives back; libfabric's transport has a thread of its own, so there the reader tells it when it
+// waits or has much to tell, or that thread does. Numbers of notices, buffers and places in the heap are the same on both
+// sides: a place is used again only once the word has come back that the reader has freed it.
 //
 // Nobody rings from another node: a rank that waits polls, and moves all pipes of the process as it does.
 //
@@ -29,10 +29,10 @@ namespace headroom::rpipe {
 void count_life();
 /// `transport`: nullptr if there is none. 0 or -EMFILE.
 int begin_mirrors(const rpipe_transport* transport);
-/// What others still send is received and dropped from now on. Ends a transport that ends with the pipes. False: of this
-/// process's own file something is still being sent.
+/// Receives and drops from now on what others still send. Ends a transport that ends with the pipes. False: of this process's
+/// own file something is still being sent.
 bool end_mirrors(int64_t timeout_ns);
-/// Which way pipes go to other nodes since they began; backend RPIPE_ANY: none.
+/// The way that pipes go to other nodes since they began; backend RPIPE_ANY: none.
 struct BetweenNodes {
   uint32_t backend = RPIPE_ANY;
   const char* name = "";
@@ -69,7 +69,7 @@ bool waits_for_this_rank(const Peer& peer);
 extern std::atomic<bool> has_mirrors;
 void move_mirrors(bool expects_it, bool tells);
 /// Moves what is on its way, if anything may be. `expects_it`: the program has called a function on a pipe to another node.
-/// `tells`: what was taken and freed here is told now; a call that may find what it looks for at once has time for that later.
+/// `tells`: tells now what was taken and freed here; a call that may find what it looks for at once has time for that later.
 inline void poll_mirrors(bool expects_it, bool tells = true) {
   if (has_mirrors.load(std::memory_order_relaxed)) {
     move_mirrors(expects_it, tells);

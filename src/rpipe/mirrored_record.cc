@@ -29,7 +29,7 @@ void MirroredRecord::open(const Frame& frame) {
 
 // ---- notices -------------------------------------------------------------------------------------------------------------
 
-/// The reader is told by broken ends (end.cc). What it was told of before stays.
+/// The reader is told by broken ends (end.cc). Messages that it was told of before stay.
 void MirroredRecord::lose() {
   is_lost_ = true;
   record_.state.store(static_cast<uint32_t>(EndState::kLost), std::memory_order_release);
@@ -165,7 +165,7 @@ void MirroredRecord::put_content(const Frame& frame) {
   }
 }
 
-// ---- what goes back ------------------------------------------------------------------------------------------------------
+// ---- the way back --------------------------------------------------------------------------------------------------------
 
 /// A writer that has closed waits for all; a narrow pipe, or a small heap, is full early.
 bool MirroredRecord::has_much_to_tell() const {

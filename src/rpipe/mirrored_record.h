@@ -1,8 +1,8 @@
-// The mirror of a record whose writer is on another node, with its ring, marks and heap (mirror.h): what comes is put where the
-// writer has it on its node, and what the reader does with it is gathered for the writer.
+// The mirror of a record whose writer is on another node, with its ring, marks and heap (mirror.h): messages that come are put
+// where the writer has them on its node, and word of what the reader does with them is gathered for the writer.
 //
-// A notice is seen by the reader once its content is here; the reader takes them in order. What the peer has closed is closed
-// here once all content has come.
+// A notice is seen by the reader once its content is here; the reader takes them in order. An end that the peer has closed is
+// closed here once all content has come.
 //
 // Not thread-safe: mirror.cc has the lock. The reader uses the record meanwhile, as on a node.
 #pragma once
@@ -27,9 +27,9 @@ class MirroredRecord {
 
   /// The peer has opened an end with it.
   void open(const Frame& frame);
-  /// A notice. `content`: what it is of; nullptr: that follows, and this says where to. nullptr again: nowhere.
+  /// A notice. `content`: the message's; nullptr: that follows, and this says where to. nullptr again: nowhere.
   char* put(const Frame& frame, const char* content);
-  /// What followed has come.
+  /// Content that followed has come.
   void put_content(const Frame& frame);
   /// The peer has closed the end.
   void close();

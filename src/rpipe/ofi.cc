@@ -310,7 +310,7 @@ int test(uint64_t* request) {
     *request = 0;
     return -EIO;
   }
-  // What could not be sent is over: what the rank had sent before it ended may still come (is_gone()).
+  // A message that could not be sent is over: those that the rank had sent before it ended may still come (is_gone()).
   const bool failed = operation.state == Operation::State::kFailed && !operation.sends;
   ofi->free_operations.push_back(&operation);
   *request = 0;
@@ -326,7 +326,7 @@ void cancel(uint64_t* request) {
   *request = 0;
 }
 
-// ---- the thread that moves what nobody moves -----------------------------------------------------------------------------
+// ---- the thread that moves while no other does ---------------------------------------------------------------------------
 
 void* move_now_and_then(void* /*unused*/) {
   (void)pthread_setname_np(pthread_self(), "rpipe-progress");
@@ -374,7 +374,7 @@ void at_end(const rpipe_at_end* given) {
 
 // ---- the end -------------------------------------------------------------------------------------------------------------
 
-/// What libfabric says is over was given to the network, no more. The last message is over when it was received.
+/// A send that libfabric says is over was given to the network, no more. The last message is over when it was received.
 void send_last(uint64_t until_ns) {
   std::vector<Operation*> last;
   for (size_t rank = 0; rank < ofi->ranks.size(); ++rank) {

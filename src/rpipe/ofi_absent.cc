@@ -1,4 +1,4 @@
-// What stands for ofi.cc where libfabric's headers were missing when this was built.
+// Stands for ofi.cc where libfabric's headers were missing when this was built.
 #include <cstdio>
 
 #include "rpipe/ofi.h"

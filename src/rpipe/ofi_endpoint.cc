@@ -51,9 +51,9 @@ const char* OfiEndpoint::fail(const char* what, long error) {
   return why_;
 }
 
-/// The library names the fastest first. What comes last here, if there is nothing else: the loopback device, by which other
-/// nodes are not reached; and messages that are layered over connections (ofi_rxm): over TCP they take three times as long as
-/// the network's own (libfabric 2.5), and a rank crashed where one that had announced a long message ended (1.17).
+/// The library names the fastest first. Two come last here, if there is nothing else: the loopback device, by which other nodes
+/// are not reached; and messages that are layered over connections (ofi_rxm): over TCP they take three times as long as the
+/// network's own (libfabric 2.5), and a rank crashed where one that had announced a long message ended (1.17).
 const fi_info* OfiEndpoint::choose(const fi_info* all) const {
   const auto badness = [](const fi_info& info) {
     return (is_loopback(info) ? 2 : 0) + (strstr(info.fabric_attr->prov_name, "ofi_rxm") != nullptr ? 1 : 0);

@@ -20,7 +20,7 @@ class OfiEndpoint {
 
   /// nullptr, or a sentence on why there is none; good until the next call.
   const char* open();
-  /// What ranks must have in common to reach each other: the provider, and the form of its names.
+  /// Describes what ranks must have in common to reach each other: the provider, and the form of its names.
   void describe(char* text, size_t room) const;
   /// The name by which others reach it; 0: it is longer than `room`, else its length.
   [[nodiscard]] size_t read_name(char* name, size_t room) const;

@@ -37,9 +37,9 @@ struct Ranks {
   int listener = -1;
   std::unique_ptr<Peer[]> peers;
   std::vector<Card> cards;
-  std::vector<int> accepted;  // connections whose other end has not said who it is
+  std::vector<int> accepted;  // connections whose other end has not said which rank it is
   int watch = -1;             // an epoll instance, of descriptor.h
-  bool accepts = true;        // the listener is in it: there are descriptors for those who connect
+  bool accepts = true;        // the listener is in it: there are descriptors for ranks that connect
 };
 
 Ranks* known = nullptr;
@@ -381,7 +381,7 @@ bool look_whether_dead(Peer& peer) {
     return false;  // hear_answers() looks after it
   }
   if (peer.connection >= 0) {
-    pollfd end = {peer.connection, POLLRDHUP, 0};  // whatever has come that was not read
+    pollfd end = {peer.connection, POLLRDHUP, 0};  // even if bytes have come that were not read
     const timespec at_once = {};
     dead = system_call(SYS_ppoll, &end, 1, &at_once, nullptr, 0) == 1;
   } else {

@@ -41,14 +41,14 @@ struct Peer {
 /// Learns of all ranks by `bootstrap`. `has_messages`: MPI's. 0, or a negative error number, which all ranks get where one
 /// cannot begin.
 int begin_peers(const rpipe_bootstrap& bootstrap, bool has_messages, Wish wish);
-/// What all ranks have said, by rank.
+/// The cards of all ranks, by rank.
 const std::vector<Card>& all_cards();
 /// Leaves them. `memory_is_in_use`: this process's file stays to the end of the process.
 void end_peers(bool memory_is_in_use);
 
 int own_rank();
 int ranks();
-/// How many ranks of this node there are for each processor that they may use, rounded up: 1 where each has its own.
+/// Whether there are more ranks on this node than processors that they may use.
 bool is_oversubscribed();
 Root& own_root();
 MemoryFile& own_memory();
@@ -56,7 +56,7 @@ Peer& peer_of(int rank);
 
 /// Asks for the peer's file, if it is on this node and not this process; it comes some time later.
 void connect_to(Peer& peer);
-/// Moves what connects. True if something came of it.
+/// Goes on with connections that are being made. True if something came of it.
 bool look_for_peers();
 /// Looks whether the peer has died; `is_dead` says so from then on.
 bool look_whether_dead(Peer& peer);
@@ -64,12 +64,12 @@ bool look_whether_dead(Peer& peer);
 bool watch_connections(int epoll);
 /// Sends a byte on the connection with that rank, if there is one: its descriptor (descriptor.h) becomes readable.
 void send_ring(int rank);
-/// What peers have rung is taken back; of those that have died, for good.
+/// Takes back the rings of peers; of those that have died, for good.
 void take_rings();
-/// Sleeps until somebody connects or answers, or the time is over.
+/// Sleeps until a peer connects or answers, or the time is over.
 void wait_for_peers(int64_t timeout_ns);
 
-/// Counts the forks that this process comes from: what was made before is not its own.
+/// Counts the forks that this process comes from: objects made before them are not its own.
 uint32_t fork_generation();
 
 }  // namespace headroom::rpipe

@@ -159,8 +159,8 @@ bool Reader::release(uint32_t number) {
   }
   buffers_[number].is_readers.store(0, std::memory_order_relaxed);
   before_peer(&buffers_[number]);
-  // release: what the reader did with the buffer comes before what the writer does next. seq_cst: before the look whether that
-  // one sleeps. Of two threads that free it at a time one finds it marked.
+  // release: the reader's use of the buffer comes before the writer's next. seq_cst: before the look whether that one sleeps.
+  // Of two threads that free it at a time one finds it marked.
   if (mark(number).exchange(1, std::memory_order_seq_cst) != 0) {
     return false;
   }

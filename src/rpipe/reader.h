@@ -1,7 +1,7 @@
 // The reading end of a direction: notices in their order, and buffers that are the reader's until it frees them.
 //
-// What a notice holds itself is copied to private memory when it is read, so its line can be used again at once; longer content
-// is used where it is, in the writer's heap. To free a buffer is to set its mark, which the writer looks at.
+// Content that a notice holds itself is copied to private memory when it is read, so its line can be used again at once; longer
+// content is used where it is, in the writer's heap. To free a buffer is to set its mark, which the writer looks at.
 //
 // Not thread-safe, except for release().
 #pragma once

@@ -1,14 +1,13 @@
-// What processes see of each other: the layout of the file in memory that each process of a node makes, and its peers map.
+// All that processes see of each other: the layout of the file in memory that each process of a node makes, and its peers map.
 //
 //   Root            one for each process: what rings it, and for each peer the list of its records
 //   Record          one for each end of a pipe. The writer's is the direction: what the reader polls and what it says
 //   Line            a notice of a message, in a ring: the first in the record, longer ones elsewhere in the file
-//   heap            what is longer than a line holds; elsewhere in the file
+//   heap            content that is longer than a line holds; elsewhere in the file
 //
-// Who writes what: all in a process's file is written by that process, except for what is marked as the peer's. What the
-// program writes to never shares a cache line with a word that is polled. Offsets count from the beginning of the file they
-// stand in. A file that a peer has damaged can make this process read wrong content, but not outside of what it has mapped
-// (PeerMemory::at).
+// Only the process itself writes in its file, except in the parts marked as the peer's. Memory that the program writes to never
+// shares a cache line with a word that is polled. Offsets count from the beginning of the file they stand in. A file that a
+// peer has damaged can make this process read wrong content, but not outside of what it has mapped (PeerMemory::at).
 #pragma once
 
 #include <atomic>
@@ -55,7 +54,7 @@ struct alignas(64) Line {
 };
 static_assert(sizeof(Line) == 64 && offsetof(Line, content) == 16);
 
-/// What a line of the notice with this number says: never 0, which is what a new ring has.
+/// The stamp in the line of the notice with this number: never 0, which is what a new ring has.
 inline constexpr uint32_t stamp_of(uint64_t number) { return static_cast<uint32_t>(number) | uint32_t{1} << 31; }
 
 /// kLost: of a mirrored record (mirror.h), there was no memory for what the peer has written.
@@ -91,10 +90,10 @@ static_assert(sizeof(Record) <= kRecordBytes && kRecordBytes % 64 == 0);
 
 inline constexpr uint64_t key_of(uint32_t channel, uint32_t opening) { return uint64_t{channel} << 32 | (opening + 1); }
 
-/// What a process waits for that will wait for ever, for the peer, which looks whether both wait for each other.
+/// The event that a process waits for, if it will wait for ever; for the peer, which looks whether both wait for each other.
 enum class WaitsFor : uint32_t { kNothing = 0, kRoom, kMessage };
 
-// What a process that is to be rung waits for: its bell, and a byte on its connection (descriptor.h).
+// The ways in which a process is to be rung: by its bell, and by a byte on its connection (descriptor.h).
 inline constexpr uint32_t kAsleep = 1;
 inline constexpr uint32_t kArmed = 2;
 

@@ -57,7 +57,7 @@ bool is_unconnected(const ::rpipe* pipe) {
   return end != nullptr && end->peer().root.load(std::memory_order_acquire) == nullptr;
 }
 
-/// After how long to look again if nobody rings. With any pipe to another node what is on its way must be moved, too.
+/// After how long to look again if nobody rings. With any pipe to another node, messages on their way must be moved, too.
 int64_t expiry_ns(bool some_unconnected) {
   constexpr int64_t kMirroredNs = 500'000;
   constexpr int64_t kLongestNs = 100'000'000;

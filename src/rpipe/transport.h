@@ -1,5 +1,5 @@
-/* How content gets to a rank on another node: by MPI's messages (mpi_world.c), by libfabric's (ofi.h), or what a test has
- * instead. C, since mpi_world.c is compiled for each MPI library's binary interface.
+/* How content gets to a rank on another node: by MPI's messages (mpi_world.c), by libfabric's (ofi.h), or by a test's own
+ * means. C, since mpi_world.c is compiled for each MPI library's binary interface.
  *
  * Messages of one tag from one rank to another arrive in the order of send(). No two threads are in it at a time. */
 #ifndef HEADROOM_RPIPE_TRANSPORT_H
@@ -10,11 +10,11 @@
 
 enum {
   RPIPE_MOST_BYTES_OF_MESSAGE = 16 << 20, /* MPI counts with an int */
-  RPIPE_TAG_OF_FRAMES = 1                 /* with other tags goes what these have announced; never 3 */
+  RPIPE_TAG_OF_FRAMES = 1                 /* other tags are of content that frames have announced; never 3 */
 };
 
-/* What is called when the transport is about to end. MPI's ends in MPI_Finalize(), in all ranks: what was sent is received by
- * then, by ranks that have no pipes any more, too. */
+/* The calls that a transport makes when it is about to end. MPI's ends in MPI_Finalize(), in all ranks: messages that were sent
+ * are received by then, by ranks that have no pipes any more, too. */
 struct rpipe_at_end {
   /* Goes on with what is on its way; `sends`: with what waits to be sent, too. 1: all was sent. */
   int (*move)(int sends);
@@ -28,9 +28,9 @@ struct rpipe_at_end {
 struct rpipe_transport {
   uint32_t backend;    /* RPIPE_MPI or RPIPE_OFI */
   const char* name;    /* whose messages they are */
-  const char* failure; /* what a rank is said to have done of which nothing comes any more */
-  /* NULL, or whether what at_end() is given is called now and then by a thread of the transport, so that what can wait may be
-   * sent later. */
+  const char* failure; /* says what a rank has done from which nothing comes any more */
+  /* NULL, or whether a thread of the transport makes the calls given to at_end() now and then, so that frames that can wait may
+   * be sent later. */
   int (*moves_by_itself)(void); /* NOLINT(modernize-redundant-void-arg): C */
   /* NULL, or: goes on with what is on its way, before some of it is asked for by test(). */
   void (*move)(void); /* NOLINT(modernize-redundant-void-arg): C */

@@ -10,8 +10,8 @@
 // other (Dekker). A process has one bell, whatever its threads wait for: all look again when it rings.
 //
 // A process with a processor of its own spins for some 50 us, and yields for some milliseconds before it sleeps; one without
-// does so hardly at all. Nobody sleeps longer than a tenth of a second: a peer that dies rings nobody;
-// nor, with pipes to other nodes, half a millisecond: from there nobody rings either (mirror.h).
+// does so hardly at all. No process sleeps longer than a tenth of a second: a peer that dies rings nobody; nor, with pipes to
+// other nodes, half a millisecond: from there nobody rings either (mirror.h).
 #pragma once
 
 #include <cerrno>

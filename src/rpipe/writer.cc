@@ -216,7 +216,7 @@ int Writer::grow_heap(uint32_t units, bool may_grow) {
   const uint64_t now = heap_.units() * kUnitBytes;
   const uint64_t wanted = std::max({2 * now, now + units * kUnitBytes, kFirstHeapBytes});
   const uint64_t next = std::min(whole_pieces(wanted), heap_.most_units() * kUnitBytes);
-  // What has nothing in it has too little: the message is longer than the heap.
+  // A heap with nothing in it is too small: the message is longer than the heap.
   if (next <= now || (!may_grow && next > kEasyHeapBytes && heap_.used_units() > 0)) {
     return -EAGAIN;
   }

@@ -1,10 +1,10 @@
 // The writing end of a direction: buffers of its heap, and notices of those that were written.
 //
 // Each buffer that is not FREE has a number, by which both ends know it (Address in address.h); numbers are used again, the
-// last freed first. What fits in a notice is built in private memory and copied into the line when it is written; longer
-// content lies in the heap, which both ends have mapped. The heap is made at the first message that needs it, small, and is
-// doubled when there is no room; but beyond a megabyte, or a thousand buffers, only for a caller that has waited for the reader
-// (`may_grow`), else one that merely runs ahead would fill all that the heap may ever have.
+// last freed first. Content that fits in a notice is built in private memory and copied into the line when it is written;
+// longer content lies in the heap, which both ends have mapped. The heap is made at the first message that needs it, small, and
+// is doubled when there is no room; but beyond a megabyte, or a thousand buffers, only for a caller that has waited for the
+// reader (`may_grow`), else one that merely runs ahead would fill all that the heap may ever have.
 //
 // A buffer was freed when its mark says so, by whichever end. The writer looks at the marks in the order of writing while they
 // are set, and at all of them when that is not enough: a reader that frees out of order starves nobody.

@@ -12,7 +12,7 @@ uint32_t busy_threads_of(int64_t used_ns, uint64_t passed_ns, uint32_t before);
 
 /// A turn begins.
 void begin_counting_busy_threads();
-/// How many were busy since then, at least 1; what it was the time before if it was too short to tell.
+/// How many were busy since then, at least 1; the number of the time before if it was too short to tell.
 uint32_t busy_threads();
 
 }  // namespace headroom::sched

@@ -19,7 +19,7 @@ namespace headroom::sched {
 namespace {
 
 constexpr uint64_t kLookAgainNs = 2'000'000;
-constexpr int kLooksAtUnknown = 10;  // in a row, before they count as idle: whether they have a core is not known
+constexpr int kLooksAtUnknown = 10;  // in a row, before they count as idle: they may have had no core
 constexpr uint64_t kNeedsSlotNs = 1'000'000'000;
 constexpr uint64_t kForgottenNs = 3'000'000'000;
 
@@ -37,7 +37,7 @@ bool has_computed_within(uint64_t ns) {
   return at != 0 && base::monotonic_ns() < at + ns;
 }
 
-/// What has been added since the last look, to a clock that several threads' clocks make up.
+/// The time that was added since the last look, to a clock that several threads' clocks make up.
 uint64_t since_last(uint64_t& seen, uint64_t now) {
   const uint64_t passed = now > seen ? now - seen : 0;
   seen = now;

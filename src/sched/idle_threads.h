@@ -1,4 +1,4 @@
-// Whether threads of the process compute while others of it are blocked in MPI.
+// Tells whether threads of the process compute while others of it are blocked in MPI.
 //
 // A known thread (threads.h) that is not blocked does, unless it uses no processor: it may wait in a condition variable.
 // Threads that have never called MPI mostly do nothing, or spin, while the others are blocked (OpenMP's between two parallel

@@ -27,8 +27,8 @@ uint64_t cut_at_ns = 0;         // the turn
 uint64_t unknown_since_ns = 0;  // unknown threads have been in line, if now and then; 0: they are not
 uint64_t unknown_may_until_ns = 0;
 
-/// Whether it has turned out that this rank and those who compute beside it need more than there is. The first who finds out
-/// only says what it needs, so that the next one knows which is to give way.
+/// Whether it has turned out that this rank and those that compute beside it need more than there is. The first rank that finds
+/// out only says how much it needs, so that the next one knows which is to give way.
 bool is_one_too_many() {
   const int64_t needed = pager::needed_in_turn();
   if (needed > self().turns.working_set_bytes.load(std::memory_order_relaxed)) {
@@ -44,7 +44,7 @@ bool is_over(uint64_t now) {
 }
 
 /// Called with the lock of the turn held, for a thread that computes while the rank has no slot. False if it has one now. An
-/// unknown thread that has given up waiting before keeps its place; and what it needs is not what a turn has shown.
+/// unknown thread that has given up waiting before keeps its place; and its need is not the one that a turn has shown.
 bool must_get_in_line(bool by_unknown, uint64_t now) {
   trace::count(trace::Counter::kTurnsBegunAtFaults);
   get_in_line(!by_unknown);
@@ -126,7 +126,7 @@ bool must_wait(int32_t thread, bool may_begin) {
 bool goes_on(uint64_t now) {
   const bool all_block = all_threads_block();
   if (all_block && !unknown_threads_compute()) {
-    // What was waited for came after all; whether and when the program goes on is decided in MPI.
+    // The data that the program waited for came after all; MPI decides whether and when the program goes on.
     auto ready = static_cast<uint32_t>(node::RunState::kReady);
     (void)self().turns.run_state.compare_exchange_strong(ready, static_cast<uint32_t>(node::RunState::kBlocked));
     return true;

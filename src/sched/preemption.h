@@ -6,12 +6,11 @@
 // other's memory out. So does one that computes without a slot, because turns began in the middle of what it does and it has
 // not waited for long enough since to get one: it takes one at its first such fault, or waits for one there. The same where
 // more slots are held than there are, because ranks had lent theirs (slots.cc) and do so no longer, and where it turns out in
-// the middle of a turn that the rank needs more than those who compute leave (pager::needed_in_turn()). A program all of
-// whose threads block in MPI meanwhile (its data came after all) ends the cut: the wait's own bookkeeping goes on from there.
-// What the MPI library itself touches in a thread that is blocked there never waits for a turn. A thread that never calls MPI
-// and computes while all others are blocked (idle_threads.h) gets in line in the same way; but since it might be the library's,
-// and those who have the slots wait for what it does, it waits no longer than kUnknownWaitNs, and not more than half of the
-// time.
+// the middle of a turn that the rank needs more than the ranks that compute leave (pager::needed_in_turn()). A program all of
+// whose threads block in MPI meanwhile (its data came after all) ends the cut: the wait's own bookkeeping goes on from there. A
+// fault of the MPI library's own, in a thread that is blocked there, never waits for a turn. A thread that never calls MPI and
+// computes while all others are blocked (idle_threads.h) gets in line in the same way; but since it might be the library's, and
+// the ranks that have the slots wait for its work, it waits no longer than kUnknownWaitNs, and not more than half of the time.
 #pragma once
 
 namespace headroom::sched {

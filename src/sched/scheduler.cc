@@ -52,7 +52,7 @@ void note_working_set() {
   static base::FutexLock lock;
   static WorkingSet working_set;
   if (!lock.try_lock()) {
-    return;  // the pager's thread must not wait for somebody who may wait for it
+    return;  // the pager's thread must not wait for a thread that may wait for it
   }
   self().turns.slots_wanted.store(busy_threads(), std::memory_order_relaxed);
   const pager::CameBack came_back = pager::came_back_in_turn();
@@ -311,8 +311,8 @@ void progressed(bool moved) {
   if (++idle_rounds < kRoundsBeforeYield) {
     return;
   }
-  // Without a slot the processor belongs to those who have one; they need it for milliseconds. If nobody has, all wait for what
-  // one of them is about to do without.
+  // Without a slot the processor belongs to the ranks that have one; they need it for milliseconds. If none has, all wait for
+  // something that one of them is about to do without a slot.
   if (now == Mode::kTurns && idle_rounds > kRoundsBeforeSleep && !has_slot() && is_oversubscribed() && somebody_has_slot()) {
     sleep_ns(100'000);
     return;

@@ -3,16 +3,16 @@
 //   pass    ranks on the node at most cores, memory enough: the MPI library waits as it likes
 //   yield   more ranks than cores, memory enough, and a library that spins: the processor is yielded between its polls
 //   turns   memory is short: as yield, and the rank gives its *slot* up. A rank computes while it holds a slot; there are as
-//           many as cores, or as asked for. What a waiting rank has resident is the first to be evicted, so the ranks that
-//           compute have the memory. When all that there is fits and nothing has had to leave memory for two seconds, turns end
-//           until something must.
+//           many as cores, or as asked for. The resident memory of a waiting rank is the first to be evicted, so the ranks
+//           that compute have the memory. When all that there is fits and nothing has had to leave memory for two seconds,
+//           turns end until something must.
 //
 // Slots pay for memory's sake, not for the processor's, so they begin when memory is short. A rank that waits for a message
 // inside the node sleeps until it is rung (direct/waiting.h); one that waits for something of the MPI library's, which rings
 // nobody, polls by timer (20 us, doubling to 1 ms). Both want a slot only to return to the program.
 //
 // No deadlock: a ready rank is admitted without a free slot (counted) if no slot was given up for kOverdueNs; a rank that dies
-// gives its slot back (node/session.cc); a rank that polls without blocking (MPI_Test in a loop) gives its slot up after a
+// gives its slot back (node/retiring.cc); a rank that polls without blocking (MPI_Test in a loop) gives its slot up after a
 // while. Knows nothing of MPI's semantics.
 #pragma once
 
@@ -41,9 +41,8 @@ Mode mode();
 void give_slot_up();
 void take_slot();
 
-/// Gives the slot up and goes on without one: turns have ended (a slot that were kept would be missed when they begin again),
-/// or this process leaves. A thread that is about to give it up, or to take it, keeps that from happening: its next wait does
-/// it.
+/// Gives the slot up and goes on without one: turns have ended (a slot that was kept would be missed when they begin again), or
+/// this process leaves. A thread that is about to give it up, or to take it, keeps that from happening: its next wait does it.
 void leave_turns();
 
 /// Called now and then by a thread that has given the slot up and goes on waiting: if other threads of the process kept it, but

@@ -32,7 +32,8 @@ void note_most(std::atomic<uint32_t>& most, uint32_t held) {
   }
 }
 
-/// What those who compute leave to others: counted once for as many candidates as there may be, of hundreds of members.
+/// The memory that the ranks that compute leave to others: counted once for as many candidates as there may be, of hundreds of
+/// members.
 class Room {
  public:
   Room() : bytes_(ledger().budget) {
@@ -43,8 +44,9 @@ class Room {
       }
     }
   }
-  /// Whether what `candidate` is expected to use fits beside what those use who compute. One that would not fit alone either
-  /// loses nothing by company. (Ranks that drive each other's memory out while both compute read it again and again.)
+  /// Whether the memory that `candidate` is expected to use fits beside that of the ranks that compute. One that would not fit
+  /// alone either loses nothing by company. (Ranks that drive each other's memory out while both compute read it again and
+  /// again.)
   [[nodiscard]] bool fits(const Member& candidate) const {
     const int64_t in_use = in_use_ - (is_alive(candidate) ? used_by(candidate) : 0);
     const int64_t wanted = candidate.turns.working_set_bytes.load(std::memory_order_relaxed);
@@ -61,8 +63,8 @@ class Room {
   int64_t in_use_ = 0;
 };
 
-/// How many of those who have a slot wait for single pages most of the time: the core is free for somebody else meanwhile, and
-/// the more of them there are, the better the disk is used. (But not of those who would not wait if they had more memory.)
+/// The number of slots of ranks that wait for single pages most of the time: the core is free for another rank meanwhile, and
+/// the more of them there are, the better the disk is used. (But not of ranks that would not wait if they had more memory.)
 uint32_t lent_slots() {
   if (ledger().asked_slots != 0) {
     return 0;
@@ -87,8 +89,8 @@ bool is_ready(const Member& member, uint64_t now) {
          member.turns.looked_at_ns.load(std::memory_order_relaxed) + kLooksWithinNs > now;
 }
 
-/// Whether slots are kept free for a rank that has waited long, and longer than this one; and longer still if it would not
-/// fit beside those who compute.
+/// Whether slots are kept free for a rank that has waited long, and longer than this one; and longer still if it would not fit
+/// beside the ranks that compute.
 bool is_kept_for_another() {
   const uint64_t now = base::monotonic_ns();
   const uint64_t own = self().turns.ready_since_ns.load(std::memory_order_relaxed);
@@ -105,8 +107,8 @@ bool is_kept_for_another() {
   return false;
 }
 
-/// A waiting rank is rung; it looks by itself for what only time brings. All who wait together look about as often as a few
-/// would.
+/// How long a waiting rank sleeps if it is not rung; it looks by itself for changes that only time brings. All that wait look,
+/// together, about as often as a few would.
 int64_t bell_timeout_ns() {
   constexpr int64_t kFew = 8;
   const uint64_t now = base::monotonic_ns();
@@ -124,8 +126,8 @@ uint32_t wanted_by(const Member& member) {
   return wanted == 0 ? 1 : std::min(wanted, most);
 }
 
-/// Which rank should have the free slots: of those that fit the one with most of its memory here, unless one has waited long.
-/// `free`: how many slots there are; nobody who wants more is chosen, but for those who have waited long.
+/// The rank that should have the free slots: of those that fit the one with most of its memory here, unless one has waited
+/// long. `free`: how many slots there are; no rank that wants more is chosen, but for those that have waited long.
 Member* next_ready(uint32_t free) {
   Member* chosen = nullptr;
   uint64_t oldest = UINT64_MAX;
@@ -148,7 +150,7 @@ Member* next_ready(uint32_t free) {
   return chosen;
 }
 
-/// Rings the ranks that should have what is free.
+/// Rings the rank that should have the free slots.
 void ring_next() {
   const uint32_t held = ledger().held_slots.load(std::memory_order_relaxed);
   const uint32_t slots = ledger().slots();
@@ -199,7 +201,7 @@ bool try_take_slot() {
 bool try_take_overdue_slot(const SeenWait& wait) {
   std::atomic<uint64_t>& freed_at = ledger().slot_freed_ns;
   uint64_t freed = freed_at.load(std::memory_order_relaxed);
-  // One at a time: of several who have waited so long the others wait for this one's end, or as long again.
+  // One at a time: of several ranks that have waited so long the others wait for this one's end, or as long again.
   if (wait.seen_ns() <= kOverdueNs || wait.looked_ns() <= freed + kOverdueNs ||
       !freed_at.compare_exchange_strong(freed, wait.looked_ns(), std::memory_order_relaxed)) {
     return false;
@@ -258,7 +260,7 @@ void wait_for_slot() {
     // The bell is read before the slots are looked at: a ring in between makes the futex return at once.
     const uint32_t bell = self().turns.slot_bell.load(std::memory_order_acquire);
     if (mode() != Mode::kTurns) {
-      return;  // there is room by now, and a slot would be kept by somebody who need not give it up
+      return;  // there is room by now, and a slot would be kept by a rank that need not give it up
     }
     wait.look();
     if (try_take_slot() || try_take_overdue_slot(wait)) {

@@ -1,6 +1,6 @@
 // Slots: the right to compute while memory is short. There are as many as cores, or as asked for; a rank is admitted when one
-// is free and what it is expected to use fits beside what those use who compute. A rank whose threads kept several cores busy
-// in its last turn takes as many slots, all at once or none (OpenMP, MPI_THREAD_MULTIPLE).
+// is free and the memory that the rank is expected to use fits beside that of the ranks that compute. A rank whose threads kept
+// several cores busy in its last turn takes as many slots, all at once or none (OpenMP, MPI_THREAD_MULTIPLE).
 //
 // Private to src/sched.
 #pragma once
@@ -50,12 +50,13 @@ void wait_for_slot();
 /// Takes this process's slots if it may have them now. (The lock of the turn, in scheduler.cc, keeps its threads from taking
 /// two.)
 bool try_take_slot();
-/// Takes its slots although they are not free, if it has waited for too long (counted as overdue): those who have them do not
-/// give them up. (If they do, its turn comes, since the rank that has waited longest is first.)
+/// Takes its slots although they are not free, if it has waited for too long (counted as overdue): the ranks that have them do
+/// not give them up. (If they do, its turn comes, since the rank that has waited longest is first.)
 bool try_take_overdue_slot(const SeenWait& wait);
 /// Whether more slots are held than there are now: some were lent, and a rank that lent its own wants it back.
 bool are_too_many();
-/// Whether what this process is expected to use fits beside what those use who compute, or it has waited too long to care.
+/// Whether the memory that this process is expected to use fits beside that of the ranks that compute, or it has waited too
+/// long to care.
 bool may_stay_beside_others();
 /// Whether the next free slots are this process's.
 bool is_next();
@@ -63,7 +64,7 @@ bool is_next();
 void become_ready();
 /// Whether some rank has been ready for as long, and could have a slot if this one gave its own up.
 bool somebody_waits_for(uint64_t ns);
-/// Gives its slots up, if there are any (else false), and rings the ranks that should have them.
+/// Gives its slots up, if there are any (else false), and rings the rank that should have them next.
 bool release_slot();
 /// Whether some rank computes.
 bool somebody_has_slot();

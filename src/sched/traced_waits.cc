@@ -43,7 +43,7 @@ bool TracedWait::begin() {
   if (mode() == Mode::kTurns) {
     return false;
   }
-  MpiThread* thread = this_mpi_thread_if_known();  // a trace does not change who counts
+  MpiThread* thread = this_mpi_thread_if_known();  // a trace does not change which threads count
   if (thread == nullptr || thread->waits_since_ns.load(std::memory_order_relaxed) != 0) {
     return false;
   }

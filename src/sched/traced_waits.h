@@ -1,9 +1,9 @@
 // Waits in MPI outside turns, for the trace alone. In turns the scheduler says when the rank is blocked; outside, waits are
 // nobody's affair, and a rank that waits would seem to compute.
 //
-// A rank is blocked while all of its threads that have called MPI wait. What is shorter than kLongWaitNs is not recorded and
-// counts as computing: so at most 40'000 events a second are, 2.5 MB. A wait is known where it yields or looks after others
-// anyway, so it costs nothing while no trace is taken, and a message that comes at once never does.
+// A rank is blocked while all of its threads that have called MPI wait. A wait shorter than kLongWaitNs is not recorded and
+// counts as computing: so at most 40'000 events a second are recorded, 2.5 MB. A wait is known where it yields or looks after
+// others anyway, so it costs nothing while no trace is taken, and a message that comes at once never does.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 namespace headroom::sched {
 namespace {
 
-constexpr int64_t kLeast = 8;  // of what was resident, one part in so many
+constexpr int64_t kLeast = 8;  // of the resident memory, one part in so many
 constexpr uint32_t kMostDoublings = 6;
 
 }  // namespace

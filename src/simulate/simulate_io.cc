@@ -1,15 +1,15 @@
-// What collective access to a file would take on many nodes, by three plans: the part in C++ of `headroom simulate io`.
+// Computes the time of collective access to a file on many nodes, by three plans: the part in C++ of `headroom simulate io`.
 //
 //   headroom-simulate-io NODES MIB PATTERN MEDIAN SPREAD SEED
 //
-// NODES nodes access MIB mebibytes each, all over the file ("interleaved") or each its own part ("segmented"). What memory each
-// has left is drawn from a log-normal distribution: MEDIAN mebibytes, SPREAD the standard deviation of its logarithm. The plans
-// are those that calls use (collio/plan.h), the paper's (collio/plan_of_paper.h), and even parts with buffers of 16 MiB, as MPI
-// libraries have them. Prints a line for each: name, time of the slowest and of the mean aggregator (1: a MiB with endless
-// windows), aggregators, of these short of memory, microseconds for the plan, and the bytes that a rank keeps for it.
+// NODES nodes access MIB mebibytes each, all over the file ("interleaved") or each its own part ("segmented"). The memory that
+// each has left is drawn from a log-normal distribution: MEDIAN mebibytes, SPREAD the standard deviation of its logarithm. The
+// plans are those that calls use (collio/plan.h), the paper's (collio/plan_of_paper.h), and even parts with buffers of 16 MiB,
+// as MPI libraries have them. Prints a line for each: name, time of the slowest and of the mean aggregator (1: a MiB with
+// endless windows), aggregators, of these short of memory, microseconds for the plan, and the bytes that a rank keeps for it.
 //
-// What is assumed: a round costs as much as 0.25 MB besides its bytes, as plan.cc does, and a buffer that does not fit is
-// swapped, at a tenth of the speed. The network and the disks are not simulated: all are taken to be alike.
+// Assumptions: a round costs as much as 0.25 MB besides its bytes, as plan.cc does, and a buffer that does not fit is swapped,
+// at a tenth of the speed. The network and the disks are not simulated: all are taken to be alike.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -51,7 +51,7 @@ bool is_counted(int ledger_file, pid_t process) {
   return found;
 }
 
-/// What a process has handed in.
+/// The ledger that a process has handed in.
 struct Figures {
   int ledger;
   pid_t process;

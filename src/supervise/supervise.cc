@@ -1,4 +1,4 @@
-// headroom-supervise: starts a rank's program and says what happened if a signal ends it.
+// headroom-supervise: starts a rank's program and reports the signal if one ends it.
 //
 // A rank that is killed (by the kernel for lack of memory, by a person, by a crash) cannot speak, and its launcher may end the
 // others before they can. This process is the program's parent, a few hundred KiB, between it and the launcher. Since it
@@ -6,7 +6,7 @@
 //
 // A program may also run without Headroom by mistake: linked statically, or with other privileges. The preloaded library signs
 // a file that it inherits (preload/process.cc); if nobody has signed it and it ran for a second, that is said. (A script signs,
-// whatever it starts; what can be told from the file is said before the program starts, by python/headroom/machine.py.)
+// whatever it starts; before the program starts, python/headroom/machine.py says what can be told from its file.)
 //
 // Signals are passed on; those from the terminal, and a launcher's, reach the whole process group anyway. The exit
 // status is the program's; if a signal ended the program, this process ends by the same one. If this process is killed, the
@@ -45,7 +45,7 @@ volatile sig_atomic_t program = 0;
 
 volatile sig_atomic_t launcher = 0;  // whose signals the program has already
 
-/// Most launchers send to the program, too; everybody else sends to this process.
+/// Most launchers send to the program, too; all other senders send to this process.
 void pass_on(int number, siginfo_t* info, void*) {
   if (info->si_code != SI_KERNEL && program != 0 && (launcher == 0 || info->si_pid != launcher)) {
     kill(program, number);
@@ -74,7 +74,7 @@ void pass_no_signals_on() {
   }
 }
 
-/// Of /proc/PID/stat: which process started it, and what it is called; 0 if it cannot be told.
+/// From /proc/PID/stat: the process that started it, and its name; 0 if that cannot be told.
 pid_t parent_and_name(pid_t process, char (&name)[16]) {
   char path[32];
   char text[128] = {};  // of which a name may have 15 letters, and any
@@ -191,7 +191,7 @@ void warn_if_nobody_signed(int signature, const char* name, int64_t ran_ms) {
 
 void explain(int number, const char* name) {
   const char* rank = launched_rank();
-  char line[4096 + 512];  // a path and what is said of it; what does not fit is left out
+  char line[4096 + 512];  // a path and the text about it; the part that does not fit is left out
   int length = snprintf(line, sizeof line, "headroom: error: %s%s (process %d, %s) was ended by signal %d (%s): %s\n",
                         rank != nullptr ? "rank " : "the program", rank != nullptr ? rank : "", static_cast<int>(program), name,
                         number, strsignal(number), cause(number));
@@ -211,7 +211,8 @@ bool is_worth_saying(int number) {
   return number != SIGINT && number != SIGHUP && number != SIGPIPE;
 }
 
-/// Its status. Meanwhile takes what its processes hand in. `children`: tells that the program may have ended; -1: nothing does.
+/// Its status. Meanwhile takes the ledgers that its processes hand in. `children`: tells that the program may have ended; -1:
+/// nothing does.
 int wait_for_program(int children, int figures) {
   int status = 0;
   for (;;) {

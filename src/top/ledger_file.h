@@ -14,7 +14,7 @@ node::Ledger* map_ledger(const char* pid, bool writes);
 node::Ledger* map_ledger_file(int descriptor);
 
 /// Names a further storage directory to the job, with an absolute path, and waits a moment until those that pause for lack of
-/// room have gone on. Returns the exit status for the shell; what happened is said on standard output, or error.
+/// room have gone on. Returns the exit status for the shell; the outcome is said on standard output, or error.
 int add_directory(node::Ledger& ledger, const char* path);
 
 /// Does for a process that has ended past the C library what it would have done had it left in order: takes it off the ledger,

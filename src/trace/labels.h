@@ -1,5 +1,5 @@
 // Faults by the code that allocated the memory: the heap labels blocks with the number of an allocation site while a trace is
-// taken, the pager counts faults from storage and the time that was waited by it.
+// taken, the pager counts faults from storage, and the time that threads waited, by it.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct LabelCounts {
 bool open_labels(uint64_t blocks);
 /// The blocks belong to the allocation of this site from now on. Thread-safe.
 void label_blocks(uint64_t first, uint64_t count, uint16_t label);
-/// Counts a fault, or what was waited for one.
+/// Counts a fault, or the time that was waited for one.
 void count_for_label(uint64_t block, uint64_t faults, uint64_t waited_ns);
 const LabelCounts& label_counts(uint16_t label);
 

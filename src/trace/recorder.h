@@ -1,4 +1,4 @@
-// The trace: what happened when, for `headroom report`. Off unless the setting `trace` names a directory.
+// The trace: the events of a run and their times, for `headroom report`. Off unless the setting `trace` names a directory.
 //
 // Any thread records an event into a ring in memory (no lock, no allocation, tens of nanoseconds); the pager thread writes the
 // ring to a file of the process's own, and the end of the process writes the rest. An event that finds the ring full is counted
@@ -20,9 +20,9 @@ enum class EventKind : uint16_t {
   kRunState,  // state: RunState from now on
   kSite,      // state: number of the site; values: faults from storage, waited (ns), bytes allocated
   kFrame,     // state: number of the site; label: depth; values: number of the module, offset in it
-  kModule,    // state: number of the module; label: which part of its path; values: up to 48 bytes of it
+  kModule,    // state: number of the module; label: number of the part of its path; values: up to 48 bytes of it
   kLost,      // values: events that found the ring full
-  kArmed,     // memory has become short: from now on what samples call resident is, before it is what was allocated
+  kArmed,     // memory has become short: a sample's "resident" bytes are resident from now on, allocated before
 };
 
 struct Event {

@@ -13,7 +13,7 @@
 
 namespace headroom::mpi {
 
-/// By which of its two names a function was called: 0 is MPI_..., 1 is PMPI_... (the places in RealFunctions).
+/// The one of its two names by which a function was called: 0 is MPI_..., 1 is PMPI_... (the places in RealFunctions).
 using Entry = int;
 
 inline const CoreFunctions* core = nullptr;

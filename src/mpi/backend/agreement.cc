@@ -20,8 +20,8 @@
 namespace headroom::mpi {
 namespace {
 
-/// What every process contributes, at every process. Not by a collective: MPICH counts those, and folds sums in another order
-/// from some number on.
+/// Gives every process what each contributes. Not by a collective: MPICH counts those, and folds sums in another order from
+/// some number on.
 void exchange(const void* mine, void* all, int bytes, int size) {
   int rank = 0;
   real.Comm_rank[1](MPI_COMM_WORLD, &rank);

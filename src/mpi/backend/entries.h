@@ -1,5 +1,5 @@
-// What a call of the program's meets first: an entry point for each of the two names of a function
-// (generated; src/mpi/generate.py).
+// The entry points, which a call of the program's meets first: one for each of the two names of a function (generated;
+// src/mpi/generate.py).
 //
 // Calls that the MPI library makes to itself pass straight through. They are told three ways, since none is right alone: the
 // caller lies in the library or a plug-in of it: inner; in a Fortran or C++ binding library: the program; elsewhere: inner

@@ -1,7 +1,7 @@
 // How the job ends when a call that Headroom makes for itself fails.
 //
 // The other ranks would wait for ever for what this one cannot do, and the MPI library's own words name a function that the
-// program has never called. So communicators of Headroom's own return their errors, and what failed is said here.
+// program has never called. So communicators of Headroom's own return their errors, and the functions here say what failed.
 #pragma once
 
 #include "mpi/backend/abi.h"

@@ -1,4 +1,4 @@
-// What a thread tells the core for as long as a call lasts: objects that do so from their making to their end.
+// Guards: objects by which a thread tells the core something for as long as a call lasts, from their making to their end.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ inline intptr_t depth_offset = 0;
 /// How many calls of the library this thread is in.
 inline int& library_depth() { return *reinterpret_cast<int*>(static_cast<char*>(__builtin_thread_pointer()) + depth_offset); }
 
-/// Locks only where several threads may call MPI at once: an atomic operation waits until what was written before has reached
-/// the other processors' caches, which is half of what sending a short message costs.
+/// Locks only where several threads may call MPI at once: an atomic operation waits until earlier writes have reached the other
+/// processors' caches, which is half of what sending a short message costs.
 class LockAmongThreads {
  public:
   [[gnu::always_inline]] explicit LockAmongThreads(base::ThreadsLock& lock) : lock_(lock) {
@@ -39,7 +39,7 @@ class LockAmongThreads {
   bool alone_ = false;
 };
 
-/// While one lives, this thread is inside the library: what it allocates is the library's.
+/// While one lives, this thread is inside the library: memory that it allocates is the library's.
 class InsideLibrary {
  public:
   InsideLibrary() : depth_(library_depth()) { ++depth_; }

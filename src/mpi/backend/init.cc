@@ -1,4 +1,4 @@
-// MPI_Init, MPI_Finalize and their relatives: what is set up before the library begins, agreed on after, and ended.
+// MPI_Init, MPI_Finalize and their relatives: the setup before the library begins, the agreement after it, and the end.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -34,7 +34,7 @@ void make_some_progress() {
   }
 }
 
-/// Before the library's own MPI_Init: which it is, and where it lies, decides what it is told.
+/// Before the library's own MPI_Init: the core decides by the library's version and place what to tell it.
 void before_library_begins() {
   static char version[MPI_MAX_LIBRARY_VERSION_STRING + 1];  // 8 KiB
   int length = 0;

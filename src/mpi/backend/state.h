@@ -1,4 +1,4 @@
-// What the job and this process have agreed on in MPI_Init.
+// The state that the job and this process have agreed on in MPI_Init.
 #pragma once
 
 #include "base/threads_lock.h"

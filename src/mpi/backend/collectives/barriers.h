@@ -2,7 +2,7 @@
 //
 // Short forms go along a tree, whose ranks wake each other; where ranks share processors, barriers go by a tally that all look
 // at (direct/tally.h), as the root decides in the first one. Long content is fetched from the root by everybody at once. Calls
-// in which some ranks only send end with a barrier every so often, so that nobody runs ahead without end.
+// in which some ranks only send end with a barrier every so often, so that no rank runs ahead without end.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ void wait_along_tree(Exchange& exchange, const Communicator& communicator, AtRoo
   }
 }
 
-/// A communicator's first barrier. The root decides how the others are done: whether ranks share processors may be seen
-/// differently by each.
+/// A communicator's first barrier. The root decides how the others are done: each rank may see differently whether ranks share
+/// processors.
 void wait_and_decide_on_tally(Exchange& exchange, Communicator& communicator);
 
 /// Whether short collectives on it go by a tally; the first of them finds out.

@@ -152,7 +152,7 @@ bool allgather_directly(Ending& ending, const OnePart& mine, Parts all, MPI_Comm
   return true;
 }
 
-/// Each part is copied before it is sent, one pair of ranks after the other: what comes is put where that lay.
+/// Each part is copied before it is sent, one pair of ranks after the other: the part that comes is put where that one lay.
 template <typename AllParts>
 void exchange_in_place(Exchange& exchange, const Communicator& communicator, const AllParts& all, Operands& operands) {
   for (int step = 1; step < communicator.size; ++step) {
@@ -206,7 +206,8 @@ int exchange_all(Ending& ending, Communicator& communicator, const SentParts& fr
   return ending.end(comm);
 }
 
-/// What is exchanged in place goes pair by pair, each waiting for the one before; so no call that does not wait does that.
+/// Whether the call can exchange so: in place it goes pair by pair, each waiting for the one before, so only a call that waits
+/// can.
 template <typename Ending>
 bool can_exchange(bool in_place) {
   return Ending::kMayWait || !in_place;

@@ -1,13 +1,13 @@
 // Reductions among ranks of one node: see collectives.h.
 //
 // Operands are folded from the last rank to the first, x0 op (x1 op (...)), those of scans from the first on, so the result is
-// the same every time, whatever the operation. That need not be the library's order: so only what is exact in any order is
-// reduced here (integers; the largest and smallest of anything, and their places; logical and bitwise operations; between two
-// ranks also sums and products of numbers with fractions), or all of it if the user asks for `--reductions direct`. The
-// arithmetic is the library's (MPI_Reduce_local), so operations of the program's own work too.
+// the same every time, whatever the operation. That need not be the library's order: so only reductions that are exact in any
+// order are made here (integers; the largest and smallest of anything, and their places; logical and bitwise operations;
+// between two ranks also sums and products of numbers with fractions), or all of it if the user asks for `--reductions direct`.
+// The arithmetic is the library's (MPI_Reduce_local), so operations of the program's own work too.
 //
 // Short operands are sent whole: up to four ranks to everybody, else to one that folds. Of long ones each rank folds a segment,
-// straight from the others' memory, and in chunks, so that what was folded is fetched while it is in a cache.
+// straight from the others' memory, and in chunks, so that a folded chunk is fetched while it is in a cache.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 //
 // A collective on a communicator whose messages are direct is made of direct messages in a context of its own, so that
 // content goes in one copy from where it is to where it is wanted, whatever the datatypes, and a waiting rank sleeps or gives
-// its turn away as in any receive. Who sends what to whom depends on the communicator, the operation and the total bytes alone,
-// which all ranks know alike. Nobody waits for ranks that it needs nothing of, except for the tree of the short forms.
+// its turn away as in any receive. The messages that a collective is made of depend on the communicator, the operation and the
+// total bytes alone, which all ranks know alike. No rank waits for ranks that it needs nothing of, except for the tree of the
+// short forms.
 //
 // Left to the library: intercommunicators and communicators that are not direct, the persistent forms, and reductions whose
 // result depends on the order of folding (collective_reductions.h), unless --reductions direct.
@@ -47,9 +48,9 @@ inline void count_left_to_library(const Communicator& communicator, MPI_Comm com
 /// Whether collectives on it may be made here.
 inline bool may_be_direct(const Communicator& communicator) { return communicator.direct || communicator.staged; }
 
-/// What is known of a datatype that `count` elements at `buffer` have; nullptr where MPI forbids the arguments. Where there are
-/// no elements nobody looks at it: some libraries refuse MPI_DATATYPE_NULL there, some do not, in some calls; and while one
-/// rank is refused, or returns at once, the others would wait for it here.
+/// The Datatype of `count` elements at `buffer`; nullptr where MPI forbids the arguments. Where there are no elements nobody
+/// looks at it: some libraries refuse MPI_DATATYPE_NULL there, some do not, in some calls; and while one rank is refused, or
+/// returns at once, the others would wait for it here.
 inline Datatype* operand_type(const void* buffer, MPI_Count count, MPI_Datatype datatype) {
   if (count == 0) {
     return &no_elements;

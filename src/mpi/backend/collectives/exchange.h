@@ -67,7 +67,7 @@ class Exchange {
     error_ = outcome == direct::SendOutcome::kNoMemory ? MPI_ERR_NO_MEM : error_;
   }
 
-  /// At most one for each rank before wait(). What arrives may be there only after that.
+  /// At most one for each rank before wait(). Its content may be there only after that.
   void receive(int peer, const direct::Content& into) {
     direct::NextMessage got;
     const direct::Envelope wanted = {context_, peer, tag_};
@@ -90,7 +90,7 @@ class Exchange {
     core->endpoint.receive(receiving);
   }
 
-  /// Waits for what was begun to receive.
+  /// Waits for the receives that were begun.
   void wait_for_receives() {
     wait_direct([this] {
       if (!pass_over_received()) {
@@ -125,7 +125,7 @@ class Exchange {
     return pass_over_received() && sends_ == 0;
   }
 
-  /// What is sent through rings, whose receivers may be elsewhere for long, is copied aside.
+  /// Copies aside the content of sends through rings, whose receivers may be elsewhere for long.
   void set_streams_aside() {
     for (int index = 0; index < sends_; ++index) {
       if (places_->sendings[index]->streams) {
@@ -169,7 +169,8 @@ class Exchange {
   int error_ = MPI_SUCCESS;
 };
 
-/// The buffers of one call as contents. What the library has to pack is packed when it is named, and unpacked at the end.
+/// The buffers of one call as contents. A buffer that the library has to pack is packed when it is named, and unpacked at the
+/// end.
 class Operands {
  public:
   Operands() = default;
@@ -242,7 +243,7 @@ class Operands {
   int error_ = MPI_SUCCESS;
 };
 
-/// Where that lies which ranks have sent that only send, until it is received.
+/// Where messages of ranks that only send lie until they are received.
 enum class Ahead {
   kInQueues,   // one rank receives from several
   kInChannels  // each receives from one

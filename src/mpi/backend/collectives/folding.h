@@ -1,5 +1,4 @@
-// Folding operands among ranks of one node: see collective_reductions.h, which says in which order and
-// why.
+// Folding operands among ranks of one node: see collective_reductions.h, which says in which order, and why.
 //
 // A Reduction is one call's operands. Whole operands are sent and folded by the rank that gets the result; of long ones each
 // rank folds a segment, chunk by chunk, each while it is in a cache.
@@ -64,7 +63,7 @@ class Scratch {
   char* at_;
 };
 
-/// What a rank gets: all operands folded, those up to its own, or those before it.
+/// The operands that are folded for a rank: all of them, those up to its own, or those before it.
 enum class Folds : uint8_t { kAll, kThrough, kBefore };
 
 /// One call's operands, and where each rank's segment of them is.
@@ -80,15 +79,15 @@ struct Reduction {
   [[nodiscard]] uint64_t bytes() const { return count * element_bytes(); }
 };
 
-/// Bytes of an element where operands are copied and folded as they lie; 0 if they cannot be. Pairs are structures of C: what
-/// lies between a value and its place belongs to the element.
+/// Bytes of an element where operands are copied and folded as they lie; 0 if they cannot be. Pairs are structures of C: the
+/// bytes between a value and its place belong to the element.
 uint64_t foldable_bytes(const Datatype& known, MPI_Datatype datatype);
 
 /// Whether the call is ours, and the bytes of an element.
 bool is_reduced_directly(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
                          Communicator*& communicator, uint64_t& element_bytes);
 
-/// The result fills its place whole: what storage has of that is not read first, unless this rank's operand lies there, too.
+/// The result fills its place whole: the place is not read from storage first, unless this rank's operand lies there, too.
 void expect_result(const char* own, uint64_t own_bytes, char* result, uint64_t bytes);
 
 /// The same of a reduction whose result has the operands' length.

@@ -71,7 +71,7 @@ Neighborhood* neighborhood_of_graph(MPI_Comm comm, const Communicator& communica
   return made;
 }
 
-/// Each rank knows its own edges only; what all of them are like was found out when the communicator was made.
+/// Each rank knows its own edges only; the ranks agree on all of them when the communicator is made (agree_on_neighborhood()).
 Neighborhood* neighborhood_of_edges(MPI_Comm comm) {
   int sources = 0;
   int destinations = 0;

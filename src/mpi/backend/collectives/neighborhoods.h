@@ -1,7 +1,7 @@
 // Neighbourhood collectives among ranks of one node: see collectives.h.
 //
-// Who a rank's neighbours are is the library's to say. Where two edges join the same two ranks (a periodic dimension of two,
-// say) it is the library's affair, too, which message belongs to which edge; so there all ranks leave these calls to it.
+// The library says which neighbours a rank has. Where two edges join the same two ranks (a periodic dimension of two, say), the
+// library also decides which message belongs to which edge; so there all ranks leave these calls to it.
 #pragma once
 
 #include "mpi/backend/abi.h"
@@ -52,7 +52,7 @@ bool gather_from_neighbors(Ending& ending, const OnePart& mine, Parts all, MPI_C
   if (communicator == nullptr) {
     return false;
   }
-  // What a rank without neighbours on one side passes there means nothing; the others must not wait for it because of that.
+  // The arguments of a rank without neighbours on one side mean nothing there; the others must not wait for it because of them.
   const int sources = communicator->neighborhood->sources;
   const bool sends = communicator->neighborhood->destinations > 0;
   const Datatype* own = sends ? operand_type(mine.buffer, mine.count, mine.datatype) : nullptr;

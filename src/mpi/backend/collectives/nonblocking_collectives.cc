@@ -25,7 +25,7 @@ namespace {
 
 StartedCollective* free_collectives = nullptr;
 
-/// Everybody's operands go to everybody who folds: no more than this in all.
+/// The operands of all ranks go to every rank that folds: no more than this in all.
 constexpr uint64_t kMostGathered = 64 << 10;
 
 /// Whether the call is made here.

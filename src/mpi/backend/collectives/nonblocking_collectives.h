@@ -1,8 +1,8 @@
 // Collective calls that do not wait: see collectives.h.
 //
-// All messages of such a call are begun at once, from everybody straight to everybody who needs something of theirs, so nobody
-// has to pass anything on while it computes, and the call is over when its messages are. A reduction folds at its end what
-// came; so only short operands are reduced here, and only by operations that outlive the call.
+// All messages of such a call are begun at once, from each rank straight to every rank that needs something of it, so no rank
+// has to pass anything on while it computes, and the call is over when its messages are. At its end a reduction folds the
+// operands that came; so only short operands are reduced here, and only by operations that outlive the call.
 #pragma once
 
 #include <atomic>
@@ -42,13 +42,13 @@ StartedCollective* take_collective(int sends, int receives);
 
 constexpr uint64_t kReductionBytes = (sizeof(Reduction) + 63) / 64 * 64;
 
-/// What a reduction gathers: the operand of each rank.
+/// Where a reduction gathers the operand of each rank.
 char* gathered_by(Reduction* reduction);
 
 /// Whether the call is over, with its result.
 bool advance_collective(StartedCollective& started);
 
-/// One whose receiver is away takes what streams from message memory.
+/// Copies streaming content aside: a receiver that is away then takes it from message memory.
 void hasten_collective(StartedCollective& started);
 
 /// The end of a call that is over; its error is not raised.
@@ -84,7 +84,7 @@ class Starts {
     started_->exchange.post(peer, into);
   }
 
-  /// Operands are received into what this gives, one for each rank, and folded at the end.
+  /// Memory into which operands are received, one for each rank; they are folded at the end.
   char* gather(const Reduction& reduction) {
     const uint64_t bytes = reduction.bytes() * static_cast<uint64_t>(reduction.communicator->size);
     started_->reduction = new (memory_or_abort(kReductionBytes + bytes)) Reduction(reduction);

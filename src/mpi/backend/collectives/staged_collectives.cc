@@ -231,7 +231,7 @@ void free_stages(Stages* stages) {
   }
 }
 
-/// kMayBeKept: not what waits for all messages to be over, for all ranks.
+/// kMayBeKept: not for the call that waits for all messages to be over, for all ranks.
 #define HEADROOM_COMMUNICATOR_END(Name, kMayBeKept) \
   int serve_##Name(MPI_Comm* comm, Entry entry) {   \
     free_kept_communicators(false);                 \
@@ -301,7 +301,7 @@ int broadcast_in_stages(Communicator& communicator, void* buffer, int count, MPI
 bool broadcast_in_stages(Communicator& communicator, void* buffer, MPI_Count count, MPI_Datatype datatype, int root,
                          MPI_Comm comm, int& error) {
   const Datatype* known = operand_type(buffer, count, datatype);
-  uint64_t bytes = 0;  // what all ranks name alike; elements need not be
+  uint64_t bytes = 0;  // all ranks name them alike; elements need not be
   if (known == nullptr || root < 0 || root >= communicator.size ||
       __builtin_mul_overflow(static_cast<uint64_t>(count), known->bytes, &bytes) || bytes > kMostStaged) {
     return false;

@@ -2,9 +2,9 @@
 //
 // The ranks of a node do their part by direct messages with its first rank, the leader, and the leaders do theirs by the
 // library, in a communicator of their own. So only leaders wait in the library, and ranks that wait for their leader are woken
-// like from any message. Only what gives the same result that way: MPI_Barrier, MPI_Bcast, and short MPI_Allreduce that are
-// exact in any order; and only where some node has several of the communicator's ranks. Which rank is on which node all ranks
-// know alike.
+// like from any message. Only calls that give the same result that way: MPI_Barrier, MPI_Bcast, and short MPI_Allreduce that
+// are exact in any order; and only where some node has several of the communicator's ranks. All ranks know alike which rank is
+// on which node.
 #pragma once
 
 #include "mpi/backend/abi.h"

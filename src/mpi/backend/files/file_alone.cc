@@ -20,7 +20,7 @@
 namespace headroom::mpi {
 namespace {
 
-/// What the library would say of arguments that MPI forbids.
+/// The error that the library would return for arguments that MPI forbids.
 int error_of_arguments(const IoFile& file, const FileAccessCall& call, const Datatype* datatype) {
   if (call.count < 0 || call.offset < 0) {
     return call.count < 0 ? MPI_ERR_COUNT : MPI_ERR_ARG;

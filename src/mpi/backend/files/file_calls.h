@@ -1,8 +1,8 @@
 // Collective access to files.
 //
 // A call has three parts. All ranks say what they access (collio::Opening), from which everybody computes the plan; the bytes
-// move (collio/call.h); and all agree on whether there was an error, and where the file ended. Nobody leaves before: what
-// nobody wrote may have been read and written back, and a rank that went on might have written just there.
+// move (collio/call.h); and all agree on whether there was an error, and where the file ended. No rank leaves before: bytes
+// that no rank wrote may have been read and written back, and a rank that went on might have written just there.
 #pragma once
 
 #include <cstdint>

@@ -71,7 +71,7 @@ int write_by_library(const collio::FileAccess& file, const char* from, int64_t b
 bool open_by_library(MPI_File& file, const char* name, int amode) {
   const InsideLibrary inside;
   const WithoutSlot waiting;
-  const int access = (amode & MPI_MODE_RDONLY) != 0 ? MPI_MODE_RDONLY : MPI_MODE_RDWR;  // what nobody writes is read
+  const int access = (amode & MPI_MODE_RDONLY) != 0 ? MPI_MODE_RDONLY : MPI_MODE_RDWR;  // holes are read
   // The program's handler of errors in opening is not to hear of a file that the program does not open.
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
   real.File_get_errhandler[1](MPI_FILE_NULL, &handler);

@@ -1,9 +1,9 @@
 // Reading and writing a file by the MPI library.
 //
-// Where the library may know a file system better than we do (NFS, FUSE, what ROMIO has functions of its own for), it reads and
-// writes the windows: by its calls of one rank for data without gaps, on a file that each rank opens for itself beside the
-// program's. What two-phase access takes of memory is ours all the same. A library can seldom be called by a thread of ours, so
-// the rank does it itself, and nothing is exchanged meanwhile.
+// Where the library may know a file system better than we do (NFS, FUSE, those that ROMIO has functions of its own for), it
+// reads and writes the windows: by its calls of one rank for data without gaps, on a file that each rank opens for itself
+// beside the program's. The memory that two-phase access takes is ours all the same. A library can seldom be called by a thread
+// of ours, so the rank does it itself, and nothing is exchanged meanwhile.
 #pragma once
 
 #include "collio/functions.h"
@@ -14,7 +14,7 @@ namespace headroom::mpi {
 /// Opens the file for this rank alone; false if that cannot be had.
 bool open_by_library(MPI_File& file, const char* name, int amode);
 
-/// Nothing if there is none. Returns MPI's error: what was written may fail only now.
+/// Nothing if there is none. Returns MPI's error: an earlier write may fail only now.
 int close_by_library(MPI_File& file);
 
 /// The library keeps the page cache, and its locks, as it likes.

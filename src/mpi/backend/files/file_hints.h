@@ -1,7 +1,7 @@
 // Hints for collective access. Those that MPI libraries know, and our own (docs/user/files.md).
 //
-// The program gives them when it opens a file or sets a view. What it does not give may stand in a file of the site's or the
-// user's, as ROMIO has it: ROMIO_HINTS names it, else it is /etc/romio-hints; a name and a value on each line.
+// The program gives them when it opens a file or sets a view. Hints that it does not give may stand in a file of the site's or
+// the user's, as ROMIO has it: ROMIO_HINTS names it, else it is /etc/romio-hints; a name and a value on each line.
 #pragma once
 
 #include <cstddef>

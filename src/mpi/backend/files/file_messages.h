@@ -73,7 +73,7 @@ void receive_of_file(void* context, int slot, int rank, int tag, void* into, int
 /// Looks which of the library's are over.
 void look_at_library(FileMessages& messages);
 
-/// Whether what was begun in the slot is over; `bytes`, if not nullptr: what came.
+/// Whether the transfer that was begun in the slot is over; `bytes`, if not nullptr: how many came.
 bool is_file_transfer_done(void* context, int slot, int64_t* bytes);
 
 /// While one lives, this thread is in a collective call on a file.
@@ -88,7 +88,7 @@ class WaitsForFile {
 /// Takes the call's steps until this rank's part is over.
 void wait_for_call(collio::Call* call, FileMessages& messages);
 
-/// What every rank says, at every rank. Where all are on one node the messages are direct.
+/// Gives every rank what each says. Where all are on one node the messages are direct.
 void share(const FileMessages& messages, const void* mine, void* all, int bytes);
 
 /// The largest of each number, at every rank.

@@ -46,10 +46,10 @@ bool has_prefix(const char* name) {
 
 /// Opens the file a second time, and finds out where it lies. Says on the card where the library knows more of that.
 void open_again(IoFile& file, const char* name, bool by_force, FileCard& card) {
-  const int access = (file.amode & MPI_MODE_RDONLY) != 0 ? O_RDONLY : O_RDWR;  // what nobody writes is read
+  const int access = (file.amode & MPI_MODE_RDONLY) != 0 ? O_RDONLY : O_RDWR;  // holes are read
   file.descriptor = core->io.open_file(name, access);
   if (file.descriptor < 0) {
-    // What this process may not, or cannot, do the library could not do either.
+    // The library could not do either what this process may not, or cannot, do.
     const int error = -file.descriptor;
     const bool cannot = error == EACCES || error == EPERM || error == EROFS || error == EMFILE || error == ENFILE;
     card.passed_for = static_cast<int64_t>(cannot ? collio::IoPassedFor::kFileSystem : collio::IoPassedFor::kNot);
@@ -75,7 +75,7 @@ int64_t stripe_of(MPI_File handle) {
   return is_known ? std::max<int64_t>(strtoll(value, nullptr, 10), 0) : 0;
 }
 
-/// Everybody's cards, at everybody.
+/// Gives every rank the cards of all.
 void exchange_cards(const IoFile& file, const FileCard& mine, FileCard* all) { share(file.messages, &mine, all, sizeof mine); }
 
 /// Numbers the nodes of the file's ranks; the first rank of each aggregates.
@@ -235,7 +235,7 @@ IoFile* make_file(MPI_Comm comm, const char* name, int amode, MPI_Info info, MPI
   note_constructor(MPI_SUCCESS, comm, kConstructorOfFiles, file->messages.comm);
   file->order = array_of<int>(size);
   FileCard mine = {core->node_place().node, error, 0, 0, 0, INT64_MAX, INT32_MAX, 0, 0};
-  if (error == MPI_SUCCESS) {  // else the arguments may be what MPI forbids
+  if (error == MPI_SUCCESS) {  // else MPI may forbid the arguments
     char driver[kHintBytes] = "";
     (void)hint_of(info, "headroom_driver", driver);
     take_ways(*file, info, hint_of);
@@ -347,7 +347,7 @@ int serve_File_close(MPI_File* fh, Entry entry) {
     const WaysMayChange change;
     const WithoutSlot waiting;
     const int of_ours =
-        file != nullptr ? close_by_library(file->librarys) : MPI_SUCCESS;  // what it has still to write is first
+        file != nullptr ? close_by_library(file->librarys) : MPI_SUCCESS;  // its writes that are still to come go first
     error = real.File_close[entry](fh);
     error = error == MPI_SUCCESS ? of_ours : error;
   }

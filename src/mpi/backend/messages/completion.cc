@@ -26,7 +26,7 @@ namespace {
 
 constexpr uint64_t kPatienceOfCollectives = 1000;
 
-/// The program frees a request: what it kept as a persistent one may go.
+/// The program frees a request: gives back the objects that it kept as a persistent one.
 void forget_what_was_kept(DirectRequest& request) {
   if (request.communicator == nullptr) {
     return;

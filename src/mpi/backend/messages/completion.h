@@ -47,7 +47,7 @@ inline MPI_Status* status_at(MPI_Status statuses[], int index) {
 /// The end of a call about one request.
 int finish_one(int error, MPI_Comm comm);
 
-/// Sends that wait for receivers that do not come are copied aside; called again and again by those who wait.
+/// Sends that wait for receivers that do not come are copied aside; called again and again by a rank that waits.
 void hasten(DirectRequest* request, uint64_t rounds);
 
 }  // namespace headroom::mpi

@@ -1,9 +1,9 @@
-// Requests of direct messages. What they tell is in request_contents.h, what becomes direct in
-// routes.h, how they begin and end in starting.h and ending.h, how they are waited for in waiting.h.
+// Requests of direct messages. See request_contents.h for what they tell, routes.h for the calls that become direct, starting.h
+// and ending.h for how requests begin and end, waiting.h for how they are waited for.
 //
 // A request's handle is that of an inactive persistent request of the library's own (a receive from MPI_PROC_NULL): unique,
-// valid for Fortran's wrappers and for tools, and used again and again, so that a message costs nothing there. Which request of
-// ours a handle stands for is looked up in a table that only grows.
+// valid for Fortran's wrappers and for tools, and used again and again, so that a message costs nothing there. A table that
+// only grows says which request of ours a handle stands for.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ enum class RequestKind : uint8_t {
 
 enum class SendMode : uint8_t { kStandard, kSynchronous, kReady, kBuffered };
 
-/// What a persistent request does when it is started.
+/// The arguments of the call that a request stands for; a persistent one is started with them.
 struct Arguments {
   void* buffer;
   MPI_Count count;
@@ -61,7 +61,7 @@ struct DirectRequest {
   MPI_Datatype unpacked_as = MPI_DATATYPE_NULL;  // a copy: the program may have freed its own
   Arguments arguments = {};
   StartedCollective* collective = nullptr;  // (collectives/nonblocking_collectives.h)
-  // What the library has of it (library_parts.h): a receive that may be from other nodes too, or a part.
+  // The library's share of it (library_parts.h): a receive that may be from other nodes too, or a part.
   MPI_Request library = MPI_REQUEST_NULL;
   bool in_library = false;    // its request is active
   bool from_library = false;  // it is complete, and by the library

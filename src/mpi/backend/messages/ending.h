@@ -17,7 +17,7 @@ struct DirectRequest;
 /// Goes on with an active request itself, and nothing else; whether it is complete now.
 bool try_to_complete(DirectRequest& request);
 
-/// What the end of a request means for the program: its status, and MPI_SUCCESS or the error (not raised yet).
+/// Tells the program the end of a request: its status, and MPI_SUCCESS or the error (not raised yet).
 int conclude(DirectRequest& request, MPI_Status* status);
 
 /// The same of a receive and a send that end together. The error is the receive's, or else the send's.

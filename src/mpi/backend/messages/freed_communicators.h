@@ -11,7 +11,7 @@
 
 namespace headroom::mpi {
 
-/// Before `comm` is freed: what is in use on it gets a stand-in.
+/// Before `comm` is freed: requests and messages in use on it get a stand-in.
 void give_stand_ins(MPI_Comm comm);
 
 /// Whether `comm` must stay the library's for now although the program frees it.

@@ -1,4 +1,4 @@
-// What the MPI library has of calls that are direct otherwise.
+// The MPI library's share of calls that are direct otherwise.
 //
 // On a communicator that spans nodes a receive from any source waits for messages on both ways. It is posted in the library, so
 // that its order among the other receives there, and the library's progress, are the library's own affair; and it is posted
@@ -7,9 +7,9 @@
 // that this process sends to itself, the token. The library gives the token to the first receive that it has not given a
 // message of another node yet, and that is the one whose turn it is here too: it is posted on both ways in one step, with the
 // endpoint's lock, so they have the same order. (Locks are taken in this order: the endpoint's, then library_part_lock.) If
-// there is none, the token is taken out again, and the node-mate's message goes to the next receive. What is there when a
-// receive is posted is taken without bothering the library. (A token can be recognised: other messages from a process to itself
-// never enter the library on such communicators.)
+// there is none, the token is taken out again, and the node-mate's message goes to the next receive. A message that is there
+// when a receive is posted is taken without bothering the library. (A token can be recognised: other messages from a process to
+// itself never enter the library on such communicators.)
 //
 // Calls of two parts (MPI_Sendrecv_replace, MPI_Isendrecv) may have one part that is the library's.
 #pragma once
@@ -29,7 +29,7 @@ extern base::ThreadsLock library_part_lock;  // of requests that several threads
 constinit extern thread_local bool has_library_part_lock;
 
 /// The program's error handlers wait meanwhile (objects/error_handlers.h). Not taken again by a thread that has it: a handler
-/// that cannot be made to wait may call what looks in the library, too.
+/// that cannot be made to wait may call a function that looks in the library, too.
 class PartLock {
  public:
   PartLock() : takes_(several_threads && !has_library_part_lock) {
@@ -68,7 +68,7 @@ int receive_by_library(const Arguments& what, MPI_Request* handle);
 /// A persistent receive of the library's.
 int make_library_receive(const Arguments& what, MPI_Request* handle);
 
-/// What the library says of a receive's arguments; nothing is received.
+/// The library's judgement of a receive's arguments; nothing is received.
 int judge_receive(const Arguments& what);
 
 /// Begins a receive that may be from this node or another; MPI's error.

@@ -154,7 +154,7 @@ int serve_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* me
   if (take_out_here(direct_error) || !probed.in_library) {
     return direct_error != MPI_SUCCESS ? direct_error : after_direct_poll(*flag != 0);
   }
-  bool first = true;  // what is direct was looked for before
+  bool first = true;  // direct messages were looked for before
   return poll_library(entry, [&](int profiled, int& error) {
     if (first || !take_out_here(error)) {
       error = take_out_of_library(probed, profiled, source, tag, comm, flag, message, status);

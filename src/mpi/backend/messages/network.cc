@@ -75,8 +75,8 @@ bool is_network_done(direct::NetworkTransfer* transfer) {
   return done != 0;
 }
 
-/// A record that is longer than the library sends at once is announced before it is there, and what the library sends at once
-/// is the user's to say: it is received without waiting.
+/// A record that is longer than the library sends at once is announced before it is there, and the user decides how much the
+/// library sends at once: so it is received without waiting.
 const void* next_network_record(int& rank, uint64_t& bytes) {
   const InsideLibrary inside;
   int done = 0;

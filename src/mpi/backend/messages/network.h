@@ -2,8 +2,8 @@
 //
 // Records and pieces are the library's messages on a communicator of their own: records have one tag and are taken out of the
 // library one at a time (MPI_Improbe), a piece has a tag that its receiver chose. Records are not waited for by receives that
-// are posted: MPICH 5.0.2 over UCX loses messages where several receives from any source are (docs/dev/traps.md). What the
-// library refuses ends the job, since the other rank would wait.
+// are posted: MPICH 5.0.2 over UCX loses messages where several receives from any source are (docs/dev/traps.md). A refusal of
+// the library's ends the job, since the other rank would wait.
 #pragma once
 
 #include "mpi/backend/abi.h"
@@ -18,8 +18,8 @@ void begin_network(int size);
 void arrive_together(MPI_Comm comm);
 
 /// Before MPI_Finalize, when this process needs nothing any more. All ranks come here, serving the others meanwhile; then
-/// nobody needs anything. Each says to those that it has ever sent a record to that nothing follows, and waits for as many who
-/// say so to it: so nothing is left in the library.
+/// nobody needs anything. Each rank tells those to which it has ever sent a record that nothing follows, and waits until all
+/// ranks that have sent it one have told it so: so nothing is left in the library.
 void end_network();
 
 }  // namespace headroom::mpi

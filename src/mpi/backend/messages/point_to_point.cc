@@ -66,7 +66,7 @@ int send_directly(const Route& route, const Arguments& what) {
 
 int receive_directly(const Route& route, const Arguments& what, MPI_Status* status) {
   if (what.peer >= 0 && route.datatype->usable && route.communicator->members[what.peer] >= 0) {
-    // The shortest way: what comes at once needs no request.
+    // The shortest way: a message that comes at once needs no request.
     direct::NextMessage got;
     if (core->endpoint.receive_next(route.communicator->members[what.peer],
                                     {route.communicator->context, what.peer, what.tag == MPI_ANY_TAG ? direct::kAny : what.tag},
@@ -135,7 +135,7 @@ int finish_both(DirectRequest& receive, DirectRequest& send, MPI_Comm comm, MPI_
 
 /// Looks once in the library for a message that stays there. Where messages are direct, too, it may find the token of another
 /// thread's receive (library_parts.h), which is nobody's message and gone at once. No other message of this process to itself
-/// is there, so it needs no lock to tell. What lies behind it is found by the next look.
+/// is there, so it needs no lock to tell. The next look finds the message that lies behind it.
 int look_in_library(const Probed& probed, int profiled, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
   if (probed.communicator == nullptr) {
     return real.Iprobe[profiled](source, tag, comm, flag, status);
@@ -295,7 +295,7 @@ int serve_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* stat
   if (*flag != 0 || !probed.in_library) {
     return after_direct_poll(*flag != 0);
   }
-  bool first = true;  // what is direct was looked for before
+  bool first = true;  // direct messages were looked for before
   return poll_library(entry, [&](int profiled, int& error) {
     *flag = !first && probe_directly(probed, source, tag, status) ? 1 : 0;
     first = false;

@@ -1,8 +1,8 @@
 // Point-to-point calls.
 //
 // A call on a communicator whose messages are direct is served here. Any other is the library's, where that is good enough: in
-// the mode pass, and in yield with a progress hook. Otherwise it is the nonblocking form, polled: whether a send or a receive
-// blocks is one rank's own affair, unlike a collective's form. Where node-mates may need this rank meanwhile, waiting for the
+// the mode pass, and in yield with a progress hook. Otherwise it is the nonblocking form, polled: one rank alone may choose how
+// its send or receive blocks, unlike a collective's form. Where node-mates may need this rank meanwhile, waiting for the
 // library is polled, too.
 #pragma once
 

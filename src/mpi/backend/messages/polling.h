@@ -43,7 +43,7 @@ inline int after_poll(int error, bool found) {
   return error;
 }
 
-/// What a look at one request or several found.
+/// The result of a look at one request or several.
 enum class Look {
   kNothing,  // none is active
   kPending,
@@ -54,8 +54,8 @@ enum class Look {
 /// Of a call that sets a flag.
 inline Look look_by(int flag) { return flag != 0 ? Look::kDone : Look::kPending; }
 
-/// Polls the library by `look(entry, error)`. The library makes progress for itself alone, and what the program looks for
-/// may come only when a node-mate has had what it needs of this rank.
+/// Polls the library by `look(entry, error)`. The library makes progress for itself alone, and the message that the program
+/// looks for may come only when a node-mate has had what it needs of this rank.
 template <typename PollOnce>
 int poll_library(Entry entry, PollOnce look) {
   struct Polled {

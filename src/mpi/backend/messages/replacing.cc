@@ -82,7 +82,7 @@ int start_parts(DirectRequest& receive, DirectRequest& send, const Route& from, 
     return to.communicator != nullptr ? start_send(send, to, out) : start_library_send(send, out);
   };
   if (!replaces) {
-    // First what the library judges: if that is wrong nothing of ours may have received, or sent, anything.
+    // First the part that the library judges: if that is wrong nothing of ours may have received, or sent, anything.
     const bool sends_first = to.communicator == nullptr;
     int error = sends_first ? start_sending() : start_receiving();
     if (error == MPI_SUCCESS) {

@@ -1,6 +1,7 @@
 // MPI_Sendrecv_replace and the nonblocking forms that send and receive.
 //
-// What is sent is copied first, so that the buffer is free; what goes to other nodes by the library's own packing.
+// The content to send is copied first, so that the buffer is free; content for other nodes is copied by the library's own
+// packing.
 #pragma once
 
 namespace headroom::mpi {

@@ -1,4 +1,4 @@
-// What a request tells the program, and content that the library packs for it.
+// The facts that a request tells the program, and content that the library packs for it.
 //
 // Statuses are filled in as the library's own would be, each interface in its way. An error is raised where no lock is held, by
 // the handler of the communicator that the request belongs to, unless the library has done so. Content of a datatype that

@@ -1,7 +1,8 @@
 // Calls that look at requests and end none of them.
 //
-// A program that waits for several may see the same one complete again and again. It must give way all the same, so only what
-// was not seen before counts as found; what the library's requests look like never does.
+// A program that waits for several may see the same one complete again and again. It must give way all the same, so only a
+// completion that was not seen before counts as found. In an array with requests of both kinds, those of the library's never
+// do.
 #include "direct/endpoint.h"
 #include "mpi/backend/abi.h"
 #include "mpi/backend/guards.h"
@@ -62,7 +63,7 @@ Look look_without_ending_at(MPI_Request handle, MPI_Status* status, int& error, 
   return which == MPI_UNDEFINED ? Look::kNothing : Look::kDone;
 }
 
-/// What a look at several of the library's requests saw last.
+/// The last sight of several of the library's requests.
 struct Sight {
   int count;
   MPI_Request first;

@@ -2,8 +2,9 @@
 //
 // A Route says what the arguments mean in the layer, or that the call is the library's: since the other side is on another node
 // or the communicator cannot have direct messages, or since the library refuses the arguments, so that it says which error that
-// is. What the other side does not know (count, datatype, buffer) decides whether there is an error, and never about the way:
-// else one side would wait where the other does not send. What is left to the library is counted with the reason (Passing).
+// is. Arguments that the other side does not know (count, datatype, buffer) decide whether there is an error, and never about
+// the way: else one side would wait where the other does not send. A message that is left to the library is counted with the
+// reason (Passing).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 
 namespace headroom::mpi {
 
-/// What a call about messages means in the layer; `communicator` is nullptr where it is the library's.
+/// The meaning of a call about messages in the layer; `communicator` is nullptr where the call is the library's.
 struct Route {
   Communicator* communicator;
   Datatype* datatype;
@@ -62,7 +63,8 @@ inline bool is_ours(const Communicator& communicator, int rank) {
   return ours ? route : Route{nullptr, nullptr};
 }
 
-/// A message that is left to the library. Why is found before the call: what it names may be gone afterwards.
+/// A message that is left to the library. The reason is found before the call: objects that the call names may be gone
+/// afterwards.
 class Passing {
  public:
   Passing(int dest, MPI_Comm comm, MPI_Count count, MPI_Datatype datatype)

@@ -20,7 +20,7 @@ namespace headroom::mpi {
 namespace {
 
 /// Longer buffered sends are copied to memory that may leave, not to message memory: a program may have buffered more than
-/// there is room for. What is no longer is always copied aside, however short memory is.
+/// there is room for. Content up to this size is always copied aside, however short memory is.
 constexpr uint64_t kBufferedApart = direct::kSmallRingBytes;
 
 /// A rank that never has to wait looks after them here, as often as they have doubled.

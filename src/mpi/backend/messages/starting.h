@@ -12,7 +12,7 @@ struct Datatype;
 struct DirectRequest;
 struct Route;
 
-/// What could not be begun is not under way, and has nothing that the request's next user would take for its own.
+/// After a start that failed: the request is not under way, and has nothing that its next user would take for its own.
 void forget_start(DirectRequest& request);
 
 /// Begins a send; `request.sending` is nullptr if it is complete already.
@@ -25,7 +25,7 @@ void leave_request(DirectRequest* request);
 void drop_copy(DirectRequest& request);
 
 /// Begins a standard send of a copy of what is to be sent, so that the program may write to its own at once. The memory is the
-/// program's kind: what is long moves to storage like its own.
+/// program's kind: a long copy moves to storage like the program's own.
 int start_send_of_copy(DirectRequest& request, const Route& route, const Arguments& what);
 
 /// Fills in where a receive puts its message.

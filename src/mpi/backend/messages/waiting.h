@@ -14,7 +14,8 @@
 
 namespace headroom::mpi {
 
-/// A program that polls: the library gets progress too, now and then, and so do those who are in a blocking call of its.
+/// A program that polls: the library gets progress too, now and then, and so do ranks that are in a blocking call of the
+/// library's.
 void poll_library_at_times();
 
 /// This thread is in a collective call on a file: it may sleep although it has a processor of its own.
@@ -56,7 +57,7 @@ inline uint64_t looks_for_send(uint64_t bytes) { return patience(bytes) / 2; }
 /// Waits for a send. A receiver that does not come is not waited for long: about as long as copying aside would take.
 void wait_for_send(direct::Sending* sending);
 
-/// Before MPI_Finalize: what was sent no longer needs this process, and the library gets its handles back.
+/// Before MPI_Finalize: waits until nothing that was sent needs this process any more, and gives the library its handles back.
 void end_direct();
 
 }  // namespace headroom::mpi

@@ -21,7 +21,7 @@
 namespace headroom::mpi {
 namespace {
 
-/// What the communicator's processes are to the endpoint, by rank; `here` is how many are on this node.
+/// The endpoint's numbers of the communicator's processes, by rank; `here` is how many are on this node.
 int32_t* members_of(MPI_Comm comm, int size, int& here) {
   MPI_Group group = MPI_GROUP_NULL;
   MPI_Group world = MPI_GROUP_NULL;

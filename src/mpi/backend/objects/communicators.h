@@ -1,9 +1,9 @@
 // Communicators whose messages are direct.
 //
-// Which way messages between two ranks of a communicator go is fixed when it is made, alike on both: direct if both are on one
+// The way of messages between two ranks of a communicator is fixed when it is made, alike on both: direct if both are on one
 // node, and it descends from MPI_COMM_WORLD by constructors that all of its parent call (or that are called by group and tag);
 // everything else (other nodes, intercommunicators, spawned, joined and session-made communicators, and their descendants) is
-// the library's. What is known of a communicator hangs on an attribute of it, since handles are used again.
+// the library's. A Communicator hangs on an attribute of its handle, since handles are used again.
 //
 // Its context is computed, not communicated: a hash of its parent's context, the constructor, and how many constructors the
 // parent has seen. Groups that one MPI_Comm_split makes have the same context, which does no harm: they are disjoint, and
@@ -62,7 +62,7 @@ struct Communicator {
 };
 
 extern ReusedObjects<Communicator> known_communicators;
-extern int communicator_key;       // of the attribute that what is known hangs on
+extern int communicator_key;       // of the attribute that a Communicator hangs on
 extern int* member_of_world_rank;  // of this node's session, or -1
 extern int highest_tag;
 extern MPI_Comm private_self;         // this process, for handles (messages/matched_messages.h)
@@ -103,7 +103,7 @@ void know_communicator(MPI_Comm comm, uint64_t context);
 /// As communicator_of(), past the cache.
 Communicator* look_up_communicator(MPI_Comm comm);
 
-/// What is known of `comm`; never nullptr.
+/// The Communicator of `comm`; never nullptr.
 inline Communicator* communicator_of(MPI_Comm comm) {
   Communicator* cached = communicator_cache[number_of(comm) % kCacheEntries].load(std::memory_order_acquire);
   if (__builtin_expect(cached != nullptr && cached->handle.load(std::memory_order_acquire) == comm, 1)) {

@@ -154,7 +154,7 @@ Contents::Contents(MPI_Datatype datatype, const Form& form) : combiner(form.comb
     std::copy(words + 3, words + integers, values + 3 + large);
   } else {
     std::copy(counts, counts + large, values);
-    // What are addresses elsewhere are the last of the large counts.
+    // The numbers that are addresses elsewhere are the last of the large counts.
     const bool one = combiner == MPI_COMBINER_HVECTOR;
     const bool many =
         combiner == MPI_COMBINER_STRUCT || combiner == MPI_COMBINER_HINDEXED || combiner == MPI_COMBINER_HINDEXED_BLOCK;

@@ -1,8 +1,8 @@
 // Datatypes as layouts. See direct/layout.h.
 //
 // A datatype is compiled when it is first used for a direct message: its constructors are taken apart, and where that cannot be
-// done (new constructors) the library is asked by packing an element whose bytes say where they are. The
-// result hangs on an attribute of the datatype and goes with it, once no message in flight needs it.
+// done (new constructors) the library is asked by packing an element whose bytes say where they are. The result hangs on an
+// attribute of the datatype and goes with it, once no message in flight needs it.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ constexpr int kDatatypeCache = 64;
 
 extern std::atomic<Datatype*> datatype_cache[kDatatypeCache];
 
-/// In MPI_Init: makes the attribute that what is known hangs on.
+/// In MPI_Init: makes the attribute that a Datatype hangs on.
 void begin_datatypes();
 
 /// A builder that gives its memory back.
@@ -112,7 +112,7 @@ bool flatten_by_packing(MPI_Datatype datatype, Into& into) {
     }
     done = pack_and_compare(memory - lower, committed.get(), raw, bytes, packed);
     for (size_t index = 0; done && index < count; ++index) {
-      // What is not copied belongs to what is before it.
+      // A byte that is not copied belongs to the one before it.
       const bool is_padding = packed[index] == 256;
       done = !is_padding || index > 0;
       place[index] = is_padding ? digit == 3 && index > 0 ? place[index - 1] + 1 : 0
@@ -347,13 +347,13 @@ bool flatten(MPI_Datatype datatype, Into& into) {
 /// As datatype_of(), past the cache.
 Datatype* look_up_datatype(MPI_Datatype handle);
 
-/// What was found out lately of a datatype, or nullptr.
+/// The Datatype of a handle, if it was looked up lately; else nullptr.
 inline Datatype* cached_datatype(MPI_Datatype handle) {
   Datatype* cached = datatype_cache[number_of(handle) % kDatatypeCache].load(std::memory_order_acquire);
   return cached != nullptr && cached->handle.load(std::memory_order_acquire) == handle ? cached : nullptr;
 }
 
-/// What is known of a datatype; nullptr if it is none.
+/// The Datatype of a handle; nullptr if it is none.
 inline Datatype* datatype_of(MPI_Datatype handle) {
   Datatype* cached = cached_datatype(handle);
   return __builtin_expect(cached != nullptr, 1) ? cached : look_up_datatype(handle);
@@ -366,7 +366,7 @@ extern Datatype no_elements;
 /// MPI_DATATYPE_NULL. Asked by a message to nobody, on a communicator whose errors are returned.
 [[gnu::noinline]] bool takes_no_elements(const void* buffer, MPI_Datatype handle);
 
-/// What is known of the datatype of a message of `count` elements; nullptr if the library refuses it.
+/// The Datatype of a message of `count` elements; nullptr if the library refuses it.
 inline Datatype* datatype_of_message(const void* buffer, MPI_Count count, MPI_Datatype handle) {
   Datatype* cached = cached_datatype(handle);
   if (__builtin_expect(cached != nullptr, 1)) {

@@ -14,8 +14,8 @@ constexpr int kMostHandlers = 64;
 
 std::atomic<MPI_Comm_errhandler_function*> handler_functions[kMostHandlers];  // entries are never taken out
 
-/// What the library calls for one of the program's functions. Open MPI passes two more arguments, MPICH one; where there are
-/// fewer the registers' content is passed on, which nobody reads.
+/// The function that the library calls for one of the program's functions. Open MPI passes two more arguments, MPICH one; where
+/// there are fewer the registers' content is passed on, which nobody reads.
 template <int kWhich>
 void call_handler(MPI_Comm* comm, int* error, ...) {
   if (handlers_wait > 0) {
@@ -56,7 +56,7 @@ int serve_Comm_create_errhandler(MPI_Comm_errhandler_function* function, MPI_Err
   return real.Comm_create_errhandler[entry](caller_of(function), handler);
 }
 
-/// What it was called in MPI 1.
+/// The same by its name in MPI 1.
 int serve_Errhandler_create(MPI_Comm_errhandler_function* function, MPI_Errhandler* handler, Entry entry) {
   return real.Errhandler_create[entry](caller_of(function), handler);
 }

@@ -18,7 +18,7 @@ namespace headroom::mpi {
 constinit extern thread_local int handlers_wait;  // for so many HandlersWait
 constinit extern thread_local int error_that_waits;
 
-/// What a call of the library's said, and whether its handler is still to be called.
+/// The error that a call of the library's returned, and whether its handler is still to be called.
 struct LibraryError {
   int error = MPI_SUCCESS;
   bool waits = false;

@@ -1,7 +1,7 @@
-// What the predefined operations of reductions are defined for, and where their order matters.
+// The datatypes that the predefined operations of reductions are defined for, and where their order matters.
 //
-// Decided by the handles alone, which all ranks pass alike. What is not defined is left to the library, which says so or has a
-// meaning of its own for it.
+// Decided by the handles alone, which all ranks pass alike. A reduction that is not defined is left to the library, which says
+// so or has a meaning of its own for it.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ enum class Order : uint8_t {
 /// MPI_CHAR is no number for MPI, but is one for both libraries.
 Elements elements_of(MPI_Datatype datatype);
 
-/// Which predefined operation it is; those of the program are none.
+/// The predefined operation that it is; kPrograms for those of the program, kNone for those of no reduction.
 Operation operation_of(MPI_Op op);
 
 /// MPI 4.1, sections 6.9.2 and 6.9.4; for predefined operations.

@@ -140,7 +140,7 @@ MPI_Datatype element_type(MPI_Datatype datatype) {
   return contents.known && contents.datatype_count > 0 ? element_type(contents.datatypes[0]) : MPI_DATATYPE_NULL;
 }
 
-/// What MPI_Accumulate and its kin do with elements.
+/// The operation of MPI_Accumulate and its kin on elements.
 struct FoldOfElements : direct::Fold {
   MPI_Op op;
   MPI_Datatype datatype;
@@ -179,8 +179,8 @@ struct FoldOfElements : direct::Fold {
 
 constexpr int64_t kLargestElement = 256;
 
-/// What the library's reduction would complain of, to another error handler than the window's. Of elements that are not known
-/// here it is the judge.
+/// Whether the library's reduction takes the operation on such elements: it would complain to another error handler than the
+/// window's. Of elements that are not known here it is the judge.
 bool may_accumulate(MPI_Op op, MPI_Datatype element) {
   const Operation operation = operation_of(op);
   const Elements elements = elements_of(element);

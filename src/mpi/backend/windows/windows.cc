@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint64_t kWindowConstructor = 2000;
 
-/// What each rank contributes, at each rank.
+/// Gives each rank what every rank contributes.
 void gather_among(Communicator& among, const void* mine, void* all, uint64_t bytes) {
   Waits ending;
   Exchange& exchange = ending.begin(among, among.size, among.size);
@@ -151,12 +151,12 @@ int enter_window(Window* window, int error, const MPI_Win* win) {
   return MPI_SUCCESS;
 }
 
-/// Whether the library may take part: what it refuses at once the others may not have called.
+/// Whether the call may make a window: the other ranks may not have made a call that the library refuses at once.
 inline bool may_be_window(MPI_Aint size, MPI_Aint unit) { return direct_on && size >= 0 && unit > 0; }
 
-// What the library registers with a network card must not move: where cards are, the memory of windows that are the library's
-// is held from before it is registered until after it no longer is, and counts like what is pinned. Of direct windows the
-// library is shown nothing: their operations do not pass through it.
+// Memory that the library registers with a network card must not move: where cards are, the memory of windows that are the
+// library's is held from before it is registered until after it no longer is, and counts like pinned memory. Of direct windows
+// the library is shown nothing: their operations do not pass through it.
 
 /// Memory that the library has registered, of a window that is its own.
 struct Registered {
