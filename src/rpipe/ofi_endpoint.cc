@@ -5,6 +5,7 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
@@ -54,17 +55,19 @@ const char* OfiEndpoint::fail(const char* what, long error) {
 /// The library names the fastest first. Two come last here, if there is nothing else: the loopback device, by which other nodes
 /// are not reached; and messages that are layered over connections (ofi_rxm): over TCP they take three times as long as the
 /// network's own (libfabric 2.5), and a rank crashed where one that had announced a long message ended (1.17).
-const fi_info* OfiEndpoint::choose(const fi_info* all) const {
-  const auto badness = [](const fi_info& info) {
-    return (is_loopback(info) ? 2 : 0) + (strstr(info.fabric_attr->prov_name, "ofi_rxm") != nullptr ? 1 : 0);
+std::vector<const fi_info*> OfiEndpoint::order(const fi_info* all) {
+  const auto badness = [](const fi_info* info) {
+    return (is_loopback(*info) ? 2 : 0) + (strstr(info->fabric_attr->prov_name, "ofi_rxm") != nullptr ? 1 : 0);
   };
-  const fi_info* chosen = nullptr;
+  std::vector<const fi_info*> ordered;
   for (const fi_info* each = all; each != nullptr; each = each->next) {
-    if (!is_unfit(*each) && (chosen == nullptr || badness(*each) < badness(*chosen))) {
-      chosen = each;
+    if (!is_unfit(*each)) {
+      ordered.push_back(each);
     }
   }
-  return chosen;
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [&](const fi_info* one, const fi_info* other) { return badness(one) < badness(other); });
+  return ordered;
 }
 
 const char* OfiEndpoint::open() {
@@ -86,10 +89,25 @@ const char* OfiEndpoint::open() {
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   const int found = library_->get_info(kInterface, nullptr, nullptr, 0, hints, &found_);
   library_->free_info(hints);
-  chosen_ = found != 0 ? nullptr : choose(found_);
-  if (chosen_ == nullptr) {
+  const std::vector<const fi_info*> fit = found != 0 ? std::vector<const fi_info*>{} : order(found_);
+  if (fit.empty()) {
     return fail("libfabric has no network for it", found != 0 ? found : -FI_ENODATA);
   }
+  // The library names networks, too, that cannot be used: an address that is not the machine's any more, say.
+  long first_error = 0;
+  for (const fi_info* const each : fit) {
+    const long error = open_network(each);
+    if (error == 0) {
+      return nullptr;
+    }
+    first_error = first_error == 0 ? error : first_error;
+    close();
+  }
+  return fail("libfabric's network cannot be opened", first_error);
+}
+
+long OfiEndpoint::open_network(const fi_info* info) {
+  chosen_ = info;
   fi_av_attr addresses = {};
   addresses.type = chosen_->domain_attr->av_type;
   fi_cq_attr completions = {};
@@ -102,21 +120,25 @@ const char* OfiEndpoint::open() {
   error = error != 0 ? error : fi_endpoint(domain_, const_cast<fi_info*>(chosen_), &endpoint_, nullptr);
   error = error != 0 ? error : fi_ep_bind(endpoint_, &addresses_->fid, 0);
   error = error != 0 ? error : fi_ep_bind(endpoint_, &completions_->fid, FI_TRANSMIT | FI_RECV);
-  error = error != 0 ? error : fi_enable(endpoint_);
-  return error == 0 ? nullptr : fail("libfabric's network cannot be opened", error);
+  return error != 0 ? error : fi_enable(endpoint_);
+}
+
+void OfiEndpoint::close() {
+  const auto close_one = [](auto*& object) {
+    if (object != nullptr) {
+      (void)fi_close(&object->fid);
+      object = nullptr;
+    }
+  };
+  close_one(endpoint_);
+  close_one(completions_);
+  close_one(addresses_);
+  close_one(domain_);
+  close_one(fabric_);
 }
 
 OfiEndpoint::~OfiEndpoint() {
-  const auto close = [](auto* object) {
-    if (object != nullptr) {
-      (void)fi_close(&object->fid);
-    }
-  };
-  close(endpoint_);
-  close(completions_);
-  close(addresses_);
-  close(domain_);
-  close(fabric_);
+  close();
   if (found_ != nullptr) {
     library_->free_info(found_);
   }

@@ -6,6 +6,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include <cstddef>
+#include <vector>
 
 #include "rpipe/ofi_library.h"
 
@@ -32,7 +33,11 @@ class OfiEndpoint {
   [[nodiscard]] fid_cq* completions() const { return completions_; }
 
  private:
-  [[nodiscard]] const fi_info* choose(const fi_info* all) const;
+  /// Those that will do, the best first.
+  static std::vector<const fi_info*> order(const fi_info* all);
+  /// 0, or libfabric's error; then close() is to follow.
+  long open_network(const fi_info* info);
+  void close();
   const char* fail(const char* what, long error);
 
   const OfiLibrary* library_ = nullptr;
