@@ -16,6 +16,7 @@ from headroom import doctor, machine
 BUILD = Path(__file__).resolve().parent.parent / "build"
 HEADROOM = BUILD / "venv/bin/headroom"
 MPICH_TESTS = BUILD / "apps/mpich-tests"
+FILE_LIBRARIES = BUILD / "apps/file-libraries"
 SCALAPACK = Path(f"/usr/lib/{os.uname().machine}-linux-gnu/scalapack")
 
 
@@ -126,6 +127,9 @@ LACKS = {
     "OpenFOAM": lambda: missing("icoFoam")() or (None if CAVITY.is_dir() else "openfoam-examples is not installed"),
     "HPCC": no_hpcc,
     "MPICH's tests": lambda: None if any(MPICH_TESTS.glob("source/mpich_*.orig.tar.*")) else "MPICH's source cannot be had",
+    "tests of file libraries": lambda: None
+    if (FILE_LIBRARIES / ".built").exists()
+    else "HDF5's or PnetCDF's source cannot be had",
     "PT-Scotch": missing("dgord"),
     "Slurm": no_slurm,
     "Slurm's cgroups": no_cgroups_of_slurm,
