@@ -329,11 +329,15 @@ def _library() -> Finding:
     except Refused as error:
         what, _, remedy = str(error).rpartition("; ")
         return Finding("library", NO, what, "nothing works", remedy)
-    missing = [
-        abi for abi in ("mpich", "openmpi", "standard") if not os.path.exists(f"{os.path.dirname(path)}/libheadroom_{abi}.so")
-    ]
-    if missing:
-        return Finding("library", NO, f"{path}: no backend for {', '.join(missing)}", "these MPIs do not run", "make build")
+    backends = {"mpich": "MPICH", "openmpi": "Open MPI", "standard": "the standard ABI"}
+    there = [name for abi, name in backends.items() if os.path.exists(f"{os.path.dirname(path)}/libheadroom_{abi}.so")]
+    lacks = [name for name in backends.values() if name not in there]
+    if not there:
+        return Finding("library", NO, f"{path}: no backend for any MPI", "no MPI program runs", "install Headroom again")
+    if lacks:
+        what = f"libheadroom.so, without backends for {' and '.join(lacks)}"
+        remedy = f"build with headers of {'MPICH 5, which has mpi_abi.h' if lacks == ['the standard ABI'] else 'theirs'}"
+        return Finding("library", SO_SO, what, "programs of these MPIs do not run under Headroom", remedy)
     return Finding("library", OK, "libheadroom.so with backends for MPICH, Open MPI and the standard ABI")
 
 

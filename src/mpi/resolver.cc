@@ -135,7 +135,9 @@ bool resolve(const void* caller) {
   void* backend = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   auto* init = backend != nullptr ? reinterpret_cast<BackendInit>(dlsym(backend, kBackendInitName)) : nullptr;
   if (init == nullptr) {
-    base::die("cannot open %s: %s; the installation is incomplete", path, dlerror());
+    base::die(
+        "Headroom was installed without a backend for %s, which the program uses: %s; build it with that library's headers",
+        library.path, dlerror());
   }
   init(&request, &core_functions());
   step_below_tools(request);

@@ -10,7 +10,7 @@ import pytest
 
 from conditions import need
 from conftest import HEADROOM, ORDINARY_USER, compile_program, plain_run
-from headroom import doctor, machine
+from headroom import doctor, machine, rank
 from headroom.errors import Refused
 from headroom.rank import become
 from headroom.run import launch
@@ -45,6 +45,22 @@ def test_doctor_says_if_nothing_can_be_run(monkeypatch):
     monkeypatch.setattr(machine, "best_storage", lambda: None)
     found = doctor.findings()
     assert not doctor.usable(found) and doctor.summed_up(found) == "Headroom cannot run programs here: storage"
+
+
+def test_an_installation_for_some_mpi_libraries(monkeypatch, tmp_path):
+    """As packages of distributions are: it works, and doctor says for which it does not."""
+    monkeypatch.setattr(rank, "find_library", lambda: str(tmp_path / "libheadroom.so"))
+
+    def said():
+        return next(finding for finding in doctor.findings() if finding.topic == "library")
+
+    assert (said().level, said().remedy) == (doctor.NO, "install Headroom again")
+    (tmp_path / "libheadroom_mpich.so").touch()
+    assert said().level == doctor.SO_SO and "without backends for Open MPI and the standard ABI" in said().what
+    (tmp_path / "libheadroom_openmpi.so").touch()
+    assert said().level == doctor.SO_SO and "mpi_abi.h" in said().remedy
+    (tmp_path / "libheadroom_standard.so").touch()
+    assert said().level == doctor.OK
 
 
 def test_kernels_with_other_pages_are_refused(monkeypatch):
