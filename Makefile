@@ -4,7 +4,7 @@
 #   make demo    the main job: an MPI PageRank bigger than its memory
 #   make quick   in 3 minutes: the unit tests of the release build, and the tests that broke most often (tests/quick.txt)
 #   make check   the tests; each with each MPI library and with each engine, but not with each of both
-#   make suites  every variant of every test, and MPICH's own test programs in full: hours (make check runs some of them)
+#   make suites  every variant of every test, and MPICH's, HDF5's and PnetCDF's own tests: hours (make check runs some of them)
 #   make check-vm  network cards and version 2 cgroups, in a virtual machine with a newer kernel (about 13 minutes)
 #   make wheel   one wheel for every x86-64 Linux with glibc 2.28 or newer: build/dist
 #   make check-wheel  installs it in the oldest Debian at hand, and runs programs there, under its kernel, too (root; 5 minutes)

@@ -5,6 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 place=$PWD/build/apps/file-libraries
 if [ -e "$place/.built" ]; then exit 0; fi
+for needed in hdf5/mpich hdf5/openmpi pnetcdf.h; do
+  [ -e "/usr/include/$needed" ] || { echo "/usr/include/$needed is missing (make suites installs it)"; exit 0; }
+done
 echo "building HDF5's and PnetCDF's own tests"
 for package in hdf5 pnetcdf; do
   if ! ls "$place/$package"/*.orig.tar.* >/dev/null 2>&1; then

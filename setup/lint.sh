@@ -39,7 +39,7 @@ export -f compile_header
 # A source that includes its own header first shows the same each time it is compiled.
 is_first_in_its_source() { [ -e "${1%.h}.cc" ] && grep -m 1 '^#include' "${1%.h}.cc" | grep -qF "\"${1#src/}\""; }
 for header in $(git ls-files 'src/*.h'); do is_first_in_its_source "$header" || echo "$header"; done |
-  xargs -P 2 -n 1 bash -c 'compile_header "$0"'
+  xargs -r -P 2 -n 1 bash -c 'compile_header "$0"'
 
 echo "clang-tidy ${checks[*]}"
 # Once a source: the backends' are compiled against each MPI library, which tells clang-tidy nothing new.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every variant of every test, MPICH's own tests in full, and the virtual machine; then build/suites.txt says what was run, of which
+# Every variant of every test, MPICH's, HDF5's and PnetCDF's own tests, and the virtual machine; then build/suites.txt says what was run, of which
 # commit, and how it ended. What fails does not keep the rest from running.
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -129,7 +129,7 @@ LACKS = {
     "MPICH's tests": lambda: None if any(MPICH_TESTS.glob("source/mpich_*.orig.tar.*")) else "MPICH's source cannot be had",
     "tests of file libraries": lambda: None
     if (FILE_LIBRARIES / ".built").exists()
-    else "HDF5's or PnetCDF's source cannot be had",
+    else "their packages or sources cannot be had",
     "PT-Scotch": missing("dgord"),
     "Slurm": no_slurm,
     "Slurm's cgroups": no_cgroups_of_slurm,

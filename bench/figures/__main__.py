@@ -79,7 +79,9 @@ def machine() -> str:
 
 def version() -> str:
     """The version, and the commit that it was built from."""
-    described = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False)
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
     number = re.search(r"headroom VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
     return f"Headroom {number[1] if number else '?'} ({described.stdout.strip() or 'no repository'})"
 

@@ -336,7 +336,7 @@ def _library() -> Finding:
         return Finding("library", NO, f"{path}: no backend for any MPI", "no MPI program runs", "install Headroom again")
     if lacks:
         what = f"libheadroom.so, without backends for {' and '.join(lacks)}"
-        remedy = f"build with headers of {'MPICH 5, which has mpi_abi.h' if lacks == ['the standard ABI'] else 'theirs'}"
+        remedy = "build with their headers (the standard ABI: mpi_abi.h, which MPICH 5 has)"
         return Finding("library", SO_SO, what, "programs of these MPIs do not run under Headroom", remedy)
     return Finding("library", OK, "libheadroom.so with backends for MPICH, Open MPI and the standard ABI")
 

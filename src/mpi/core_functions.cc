@@ -1,6 +1,7 @@
 // The functions of the layers below that backends need, in one structure, so that a backend links against nothing but itself.
 #include "mpi/core_functions.h"
 
+#include <errno.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,11 +245,12 @@ void report_before_abort() {
 /// Says why Headroom ends the job. `by_messages`: perhaps since a rank has ended whose supervisor has not said so yet.
 /// Launchers end all processes when one ends, so it is given the time to.
 void before_ending_job(const char* what, const char* why, bool by_messages) {
-  constexpr timespec kTimeForTheOthers = {1, 0};
   base::log_error("%s failed: %s. The other ranks wait for it, so the job ends%s", what, why,
                   by_messages ? "; if one of them has ended before, its own message says why" : "");
   if (by_messages) {
-    (void)base::system_call(SYS_nanosleep, &kTimeForTheOthers, nullptr);
+    timespec time_for_the_others = {1, 0};
+    while (base::system_call(SYS_nanosleep, &time_for_the_others, &time_for_the_others) == -EINTR) {
+    }
   }
   report_before_abort();
 }

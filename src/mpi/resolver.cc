@@ -135,9 +135,11 @@ bool resolve(const void* caller) {
   void* backend = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   auto* init = backend != nullptr ? reinterpret_cast<BackendInit>(dlsym(backend, kBackendInitName)) : nullptr;
   if (init == nullptr) {
-    base::die(
-        "Headroom was installed without a backend for %s, which the program uses: %s; build it with that library's headers",
-        library.path, dlerror());
+    if (access(path, F_OK) == 0) {
+      base::die("cannot open %s: %s", path, dlerror());
+    }
+    base::die("Headroom was installed without a backend for %s, which the program uses; build it with that library's headers",
+              library.path);
   }
   init(&request, &core_functions());
   step_below_tools(request);

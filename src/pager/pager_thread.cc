@@ -305,6 +305,7 @@ void* pager_thread(void*) {
     pump();
     answer_peers();
     tell_of_room();
+    check_now_and_then();
     sample();
   }
 }

@@ -24,7 +24,7 @@ constexpr int kMostLooks = 64;       // at hidden ones for one that is not chose
 constexpr uint32_t kMuchOlder = 4;   // times
 constexpr int kSeenTogether = 8;     // blocks; half a group
 
-/// Whether a reader that goes over blocks in order comes from one to the other, or back.
+/// Whether an access that goes over blocks in order comes from one to the other, or back.
 bool are_neighbours(uint32_t one, uint32_t other) { return one + 1 == other || other + 1 == one; }
 
 /// The same number for all blocks of a group, as good as random.

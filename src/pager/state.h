@@ -58,7 +58,7 @@ struct State {
   Replacement resident;       // which of the resident blocks leave first
   int64_t leaving_bytes = 0;  // being written out, to be dropped
   WaitingAccesses waiting;
-  uint64_t oldest_lacks_since_ns = 0;  // since when the oldest access waits that found no room then; 0: there was none
+  uint64_t oldest_lacks_since_ns = 0;  // since when the oldest that waits has found no room; 0: it has, or none waits
   int lacking_blocks = 0;              // for which there was no room when all that wait were tried last, and since
   Stream streams[kStreams] = {};
   uint64_t stream_clock = 0;
@@ -290,5 +290,7 @@ bool collect_transfers();
 // invariants.cc
 /// True if P1, P3 and P4 hold for every block, and the list is whole; else it says what is wrong. (P2 is a holder's affair.)
 bool check_invariants();
+/// In builds for debugging: some of them each 64th round of the pager's thread, and the process ends where one is broken.
+void check_now_and_then();
 
 }  // namespace headroom::pager

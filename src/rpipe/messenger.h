@@ -28,7 +28,7 @@ class FrameHandler {
   FrameHandler& operator=(const FrameHandler&) = delete;
   /// `content`: that behind the frame; nullptr: it follows, and this says where to; nullptr again: it is dropped.
   virtual char* handle_frame(int rank, const Frame& frame, const char* content) = 0;
-  /// Content that followed is where it was to go.
+  /// The content has arrived where handle_frame() said.
   virtual void handle_content(int rank, const Frame& frame) = 0;
   /// The transport has failed towards the rank.
   virtual void handle_failure(int rank) = 0;

@@ -96,6 +96,9 @@ const char* OfiEndpoint::open() {
   // The library names networks, too, that cannot be used: an address that is not the machine's any more, say.
   long first_error = 0;
   for (const fi_info* const each : fit) {
+    if (is_loopback(*each) && !is_loopback(*fit.front())) {
+      break;  // the others would not reach it, and take their own for it
+    }
     const long error = open_network(each);
     if (error == 0) {
       return nullptr;

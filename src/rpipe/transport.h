@@ -28,7 +28,7 @@ struct rpipe_at_end {
 struct rpipe_transport {
   uint32_t backend;    /* RPIPE_MPI or RPIPE_OFI */
   const char* name;    /* whose messages they are */
-  const char* failure; /* says what a rank has done from which nothing comes any more */
+  const char* failure; /* of a rank from which nothing comes any more: what it has done */
   /* NULL, or whether a thread of the transport makes the calls given to at_end() now and then, so that frames that can wait may
    * be sent later. */
   int (*moves_by_itself)(void); /* NOLINT(modernize-redundant-void-arg): C */

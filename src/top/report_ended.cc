@@ -1,4 +1,4 @@
-// See ledger_file.h. The same words of the ledger as when processes leave see to it that a report is written once
+// See ledger_file.h. A report is written once, by the same words of the ledger as when processes leave
 // (node/session.cc, leave_session()).
 #include <time.h>
 #include <unistd.h>

@@ -36,7 +36,7 @@ def test_hdf5(mpi, memory, nodes, tmp_path, monkeypatch):
     assert run.status == 0 and re.search("no errors", run.output), run.output[-2000:] + run.errors[-2000:]
     assert headroom_calls(run) > 4000
     if memory == "96M":
-        run.assert_paged(run.footprint, 96 << 20)
+        assert run.short_of_memory and run.total("bytes_read") > 0 and run.total("bytes_written") > 0
 
 
 @only_in_suites

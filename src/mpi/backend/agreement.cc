@@ -1,6 +1,5 @@
 // See agreement.h.
 #include "mpi/backend/agreement.h"
-#include "mpi/backend/failing.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -11,6 +10,7 @@
 #include "direct/endpoint.h"
 #include "mpi/backend/abi.h"
 #include "mpi/backend/collectives/nonblocking_form.h"
+#include "mpi/backend/failing.h"
 #include "mpi/backend/messages/network.h"
 #include "mpi/backend/objects/communicators.h"
 #include "mpi/backend/objects/datatypes.h"
@@ -67,7 +67,7 @@ void agree_on_direct(int size) {
   const auto count = static_cast<size_t>(size);
   auto* memory = static_cast<char*>(base::reserve_memory(count * (sizeof(NodePlace) + 3 * sizeof(int))));
   if (memory == nullptr) {
-    end_job("a list of the ranks", MPI_ERR_NO_MEM);
+    end_job("making a list of the ranks", MPI_ERR_NO_MEM);
   }
   auto* places = reinterpret_cast<NodePlace*>(memory);
   member_of_world_rank = reinterpret_cast<int*>(places + count);
@@ -110,7 +110,8 @@ void agree_on_direct(int size) {
       // Not a duplicate: making one is a collective, and MPICH counts those of the world (see exchange).
       MPI_Group group = MPI_GROUP_NULL;
       real.Comm_group[1](MPI_COMM_WORLD, &group);
-      real.Comm_create_group[1](MPI_COMM_WORLD, group, kPrivateTag, &private_world);
+      end_job_at(real.Comm_create_group[1](MPI_COMM_WORLD, group, kPrivateTag, &private_world),
+                 "making a communicator of all ranks");
       real.Comm_set_errhandler[1](private_world, MPI_ERRORS_RETURN);
       real.Group_free[1](&group);
     }

@@ -1,13 +1,14 @@
 // See memory.h.
 #include "mpi/backend/memory.h"
-#include "mpi/backend/failing.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "mpi/backend/abi.h"
+#include "mpi/backend/failing.h"
 #include "mpi/backend/state.h"
 #include "mpi/services.h"
 
@@ -27,7 +28,9 @@ int serve_Free_mem(void* base, Entry entry) { return core->release(base) ? MPI_S
 void* memory_or_abort(size_t bytes) {
   void* memory = calloc(1, bytes);
   if (memory == nullptr) {
-    end_job("a list of the ranks", MPI_ERR_NO_MEM);
+    char what[64];
+    (void)snprintf(what, sizeof what, "an allocation of %zu bytes", bytes);
+    end_job(what, MPI_ERR_NO_MEM);
   }
   return memory;
 }

@@ -1,6 +1,5 @@
 // See staged_collectives.h.
 #include "mpi/backend/collectives/staged_collectives.h"
-#include "mpi/backend/failing.h"
 
 #include <atomic>
 #include <cstddef>
@@ -15,6 +14,7 @@
 #include "mpi/backend/collectives/exchange.h"
 #include "mpi/backend/collectives/folding.h"
 #include "mpi/backend/collectives/nonblocking_form.h"
+#include "mpi/backend/failing.h"
 #include "mpi/backend/guards.h"
 #include "mpi/backend/memory.h"
 #include "mpi/backend/messages/freed_communicators.h"

@@ -56,6 +56,7 @@ int64_t access_alone(IoFile& file, FileAccessCall& call, int64_t& moved, int& ki
   description.view = {file.view.tile.list, file.view.origin, file.view.extent};
   description.file = access_of(file);
   description.drops_pages = false;
+  limit_read_ahead(file, false);
   description.fills_holes = false;
   description.most_window = file.limits.most_window;
   description.room = core->io.room;

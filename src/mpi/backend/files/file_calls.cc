@@ -63,6 +63,17 @@ int plan_call(IoFile& file) {
   return core->io.make_domains(file.accesses, file.nodes, file.limits, file.domains);
 }
 
+}  // namespace
+
+void limit_read_ahead(IoFile& file, bool limited) {
+  if (file.limits_read_ahead != limited) {
+    file.limits_read_ahead = limited;
+    core->io.limit_read_ahead(file.descriptor, limited);
+  }
+}
+
+namespace {
+
 /// Moves the bytes.
 collio::Outcome move_bytes(IoFile& file, const FileAccessCall& call, const Datatype& datatype, bool apart, int domains) {
   collio::CallDescription description;
@@ -87,10 +98,7 @@ collio::Outcome move_bytes(IoFile& file, const FileAccessCall& call, const Datat
   }
   // Pages of the file are let go of where they would not fit.
   description.drops_pages = file.drops_pages && file.openings[file.aggregators[file.node_of_rank[file.rank]]].room < 2 * part;
-  if (file.limits_read_ahead != description.drops_pages) {
-    file.limits_read_ahead = description.drops_pages;
-    core->io.limit_read_ahead(file.descriptor, file.limits_read_ahead);
-  }
+  limit_read_ahead(file, description.drops_pages && !apart);
   if (apart) {
     const WithoutSlot waiting;
     return core->io.access_alone(description);

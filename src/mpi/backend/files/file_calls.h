@@ -34,6 +34,9 @@ Datatype* open_call(IoFile& file, FileAccessCall& call, collio::Opening& opening
 /// How the file is read and written.
 collio::FileAccess access_of(IoFile& file);
 
+/// While windows are read and memory is short; see collio/file_access.h.
+void limit_read_ahead(IoFile& file, bool limited);
+
 /// How many of the access's bytes there were, where the file may have ended.
 int64_t bytes_moved(const IoFile& file, const collio::Opening& opening, int64_t error, int64_t end_of_file);
 

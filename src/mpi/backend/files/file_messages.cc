@@ -1,6 +1,7 @@
 // See file_messages.h.
 #include "mpi/backend/files/file_messages.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "collio/functions.h"
@@ -63,26 +64,30 @@ void receive_of_file(void* context, int slot, int rank, int tag, void* into, int
   check_transfer(real.Irecv[1](into, static_cast<int>(bytes), MPI_BYTE, rank, tag, messages.comm, messages.enter(slot)));
 }
 
+/// A few at a time: looking at one that is not over makes all of the library's progress.
 void look_at_library(FileMessages& messages) {
+  constexpr int kAtOnce = 16;
   const InsideLibrary inside;
-  int kept = 0;
-  for (int each = 0; each < messages.in_library; ++each) {
+  for (int left = std::min(messages.in_library, kAtOnce); left > 0; --left) {
+    messages.looks_at = messages.looks_at < messages.in_library ? messages.looks_at : 0;
+    const int at = messages.looks_at++;
     int done = 0;
     int bytes = 0;
     MPI_Status status;
-    // One at a time: MPICH raises errors of MPI_Testsome on MPI_COMM_WORLD, whose handler is the program's.
-    check_transfer(real.Test[1](&messages.requests[each], &done, &status));
+    // By itself: MPICH raises errors of MPI_Testsome on MPI_COMM_WORLD, whose handler is the program's.
+    check_transfer(real.Test[1](&messages.requests[at], &done, &status));
     if (done == 0) {
-      messages.requests[kept] = messages.requests[each];
-      messages.slots[kept++] = messages.slots[each];
       continue;
     }
     real.Get_count[1](&status, MPI_BYTE, &bytes);
-    FileTransfer& transfer = messages.transfers[messages.slots[each]];
+    FileTransfer& transfer = messages.transfers[messages.slots[at]];
     transfer.bytes = bytes;
     transfer.active = false;
+    const int last = --messages.in_library;
+    messages.requests[at] = messages.requests[last];
+    messages.slots[at] = messages.slots[last];
+    messages.looks_at = at;
   }
-  messages.in_library = kept;
 }
 
 bool is_file_transfer_done(void* context, int slot, int64_t* bytes) {

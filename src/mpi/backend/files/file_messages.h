@@ -30,6 +30,7 @@ struct FileMessages {
   int in_library = 0;               // of those under way:
   MPI_Request* requests = nullptr;  // their requests
   int* slots = nullptr;             // and slots
+  int looks_at = 0;                 // the next of them to be tested
 
   bool make_room(int needed) {
     if (needed <= room) {

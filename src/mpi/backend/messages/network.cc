@@ -1,6 +1,5 @@
 // See network.h.
 #include "mpi/backend/messages/network.h"
-#include "mpi/backend/failing.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +8,7 @@
 #include "base/system_calls.h"
 #include "direct/endpoint.h"
 #include "mpi/backend/abi.h"
+#include "mpi/backend/failing.h"
 #include "mpi/backend/guards.h"
 #include "mpi/backend/memory.h"
 #include "mpi/backend/messages/ending.h"
@@ -105,7 +105,8 @@ const void* next_network_record(int& rank, uint64_t& bytes) {
 void begin_network(int size) {
   MPI_Group group = MPI_GROUP_NULL;
   check_network(real.Comm_group[1](MPI_COMM_WORLD, &group));
-  check_network(real.Comm_create_group[1](MPI_COMM_WORLD, group, kPrivateTag - 1, &network_comm));
+  end_job_at(real.Comm_create_group[1](MPI_COMM_WORLD, group, kPrivateTag - 1, &network_comm),
+             "making a communicator of all ranks");
   check_network(real.Comm_set_errhandler[1](network_comm, MPI_ERRORS_RETURN));
   check_network(real.Group_free[1](&group));
   network_record = static_cast<char*>(core->endpoint.allocate_for_network(direct::kRecordBytes));
