@@ -9,7 +9,7 @@ import click
 from headroom.errors import Refused
 from headroom.rank import library_path
 
-PLACES = ("lib", "include", "pkgconfig", "cmake", "man")
+PLACES = ("lib", "include", "pkgconfig", "cmake", "man", "python")
 
 
 def place_of(what: str) -> str:
@@ -21,6 +21,8 @@ def place_of(what: str) -> str:
         return os.path.join(libraries, what)
     if what == "include":
         return os.path.join(package, "include")
+    if what == "python":
+        return os.path.join(package, "import_path")
     # A wheel puts manual pages where the environment has those of others: PREFIX/lib/python3.X/site-packages/headroom/lib.
     above = package
     while os.path.dirname(above) != above:
@@ -42,6 +44,7 @@ def where(what: str) -> None:
     pkgconfig  for PKG_CONFIG_PATH
     cmake      for CMAKE_PREFIX_PATH
     man        for man -M
+    python     for PYTHONPATH of a Python that Headroom is not installed for
 
     \b
     export PKG_CONFIG_PATH=$(headroom where pkgconfig)

@@ -5,7 +5,6 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
@@ -56,17 +55,18 @@ const char* OfiEndpoint::fail(const char* what, long error) {
 /// are not reached; and messages that are layered over connections (ofi_rxm): over TCP they take three times as long as the
 /// network's own (libfabric 2.5), and a rank crashed where one that had announced a long message ended (1.17).
 std::vector<const fi_info*> OfiEndpoint::order(const fi_info* all) {
-  const auto badness = [](const fi_info* info) {
-    return (is_loopback(*info) ? 2 : 0) + (strstr(info->fabric_attr->prov_name, "ofi_rxm") != nullptr ? 1 : 0);
+  constexpr int kWorst = 3;
+  const auto badness = [](const fi_info& info) {
+    return (is_loopback(info) ? 2 : 0) + (strstr(info.fabric_attr->prov_name, "ofi_rxm") != nullptr ? 1 : 0);
   };
   std::vector<const fi_info*> ordered;
-  for (const fi_info* each = all; each != nullptr; each = each->next) {
-    if (!is_unfit(*each)) {
-      ordered.push_back(each);
+  for (int wanted = 0; wanted <= kWorst; ++wanted) {
+    for (const fi_info* each = all; each != nullptr; each = each->next) {
+      if (!is_unfit(*each) && badness(*each) == wanted) {
+        ordered.push_back(each);
+      }
     }
   }
-  std::stable_sort(ordered.begin(), ordered.end(),
-                   [&](const fi_info* one, const fi_info* other) { return badness(one) < badness(other); });
   return ordered;
 }
 

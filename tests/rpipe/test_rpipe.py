@@ -237,9 +237,9 @@ def test_what_it_exports():
 @pytest.mark.parametrize("under", [False, True], ids=["plain", "headroom"])
 def test_from_python(mpi, under, tmp_path):
     """With mpi4py and NumPy: arrays in a pipe's memory, which are gone with their block."""
-    (tmp_path / "headroom").symlink_to(LIBRARY.parent)
+    place = plain_run([HEADROOM, "where", "python"]).stdout.strip()
     command = [BUILD / f"mpi/{mpi.name}/bin/python", ROOT / "tests/programs/rpipe/pipes.py"]
-    env = environment() | {"PYTHONPATH": str(tmp_path)}
+    env = environment() | {"PYTHONPATH": place}
     if under:
         run = headroom_run(command, tmp_path, before=mpi.command(2), memory="512M", env=env)
         assert (run.status, run.output) == (0, "right\n"), run.errors
