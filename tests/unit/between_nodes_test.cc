@@ -299,7 +299,7 @@ TEST_F(TwoNodes, PairsOfThreadsExchange) {
     acting = exchange.self;
     exchange.run(kMessages);
     ++ended;
-    while (ended.load() < exchanges.size() || !exchange.end.is_drained()) {
+    while (ended.load() < exchanges.size()) {
       (void)exchange.end.progress();
     }
   };
@@ -311,6 +311,7 @@ TEST_F(TwoNodes, PairsOfThreadsExchange) {
   for (std::thread& thread : threads) {
     thread.join();
   }
+  settle();  // one that needs nothing more may still owe the other a look at the network
   for (const Exchange& exchange : exchanges) {
     EXPECT_FALSE(exchange.failed);
     EXPECT_EQ(kMessages, exchange.received);
