@@ -1,5 +1,6 @@
 // syscall(): calls that a program makes past the C library's functions. Calls that a wrapper of ours exists for go through it,
-// so that memory is held, or pinned where the kernel works on after the call; the others go straight on.
+// so that memory is held, or pinned where the kernel works on after the call. The others go straight on; where the kernel could
+// not reach memory that is on storage, they are made once more with that memory held.
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <stdarg.h>
@@ -9,6 +10,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "arena/arena.h"
 #include "base/kernel_abi.h"
 #include "base/own_descriptors.h"
 #include "base/system_calls.h"
@@ -75,7 +79,7 @@ bool concerns_us(long number, const long (&a)[6]) {
 }
 
 /// Positions in two words are of 32-bit systems; here the lower one is all.
-bool has_wrapper(long number, const long (&a)[6], const void* caller, long& result) {
+bool try_wrapper(long number, const long (&a)[6], const void* caller, long& result) {
   const auto file = static_cast<int>(a[0]);
   const auto count = static_cast<int>(a[2]);
   const auto bytes = static_cast<size_t>(a[2]);
@@ -162,7 +166,7 @@ bool has_wrapper(long number, const long (&a)[6], const void* caller, long& resu
       result = heap::advise(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
       return true;
     case SYS_mprotect:
-      result = heap::protect(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
+      result = heap::protect(pointer<void>(a[0]), static_cast<size_t>(a[1]), count, caller);
       return true;
     case SYS_close:
       errno = EBADF;
@@ -173,6 +177,45 @@ bool has_wrapper(long number, const long (&a)[6], const void* caller, long& resu
     default:
       return false;
   }
+}
+
+/// Holds the beginning of what an argument points to, if that is memory that may move. How much the call wants is not known: it
+/// is a structure, a path, or a buffer that the call need not fill.
+class ArgumentHold {
+ public:
+  explicit ArgumentHold(long argument) : address_(pointer<void>(argument)) {
+    constexpr uint64_t kLongestKnown = 64 << 10;  // of an extended attribute
+    uint64_t offset = 0;
+    if (pager::find_evictable(address_, offset)) {
+      const uint64_t committed = pager::partition().committed.load(std::memory_order_acquire);
+      bytes_ = committed > offset ? std::min(committed - offset, kLongestKnown) : 0;
+      heap::hold(address_, bytes_, true);
+    }
+  }
+  ~ArgumentHold() {
+    if (bytes_ > 0) {
+      heap::drop_hold(address_, bytes_, true);
+    }
+  }
+  ArgumentHold(const ArgumentHold&) = delete;
+  ArgumentHold& operator=(const ArgumentHold&) = delete;
+
+ private:
+  void* address_;
+  uint64_t bytes_ = 0;
+};
+
+long call(long number, const long (&a)[6]) { return base::system_call6(number, a[0], a[1], a[2], a[3], a[4], a[5]); }
+
+/// The same once more, after the kernel has found memory that it cannot reach.
+long call_with_arguments_held(long number, const long (&a)[6]) {
+  const ArgumentHold first(a[0]);
+  const ArgumentHold second(a[1]);
+  const ArgumentHold third(a[2]);
+  const ArgumentHold fourth(a[3]);
+  const ArgumentHold fifth(a[4]);
+  const ArgumentHold sixth(a[5]);
+  return call(number, a);
 }
 
 }  // namespace
@@ -188,14 +231,16 @@ HEADROOM_EXPORT long syscall(long number, ...) noexcept {
   long result = -1;
   if (concerns_us(number, arguments)) {
     const heap::NotCancelled not_cancelled;
-    if (has_wrapper(number, arguments, __builtin_return_address(0), result)) {
+    if (try_wrapper(number, arguments, __builtin_return_address(0), result)) {
       return result;
     }
   }
   const bool refused = number == SYS_io_uring_setup && heap::refuses_ring(__builtin_return_address(0));
-  result = refused
-               ? -ENOSYS
-               : base::system_call6(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+  result = refused ? -ENOSYS : call(number, arguments);
+  if (result == -EFAULT && !pager::engine_serves_kernel()) {
+    const heap::NotCancelled not_cancelled;
+    result = call_with_arguments_held(number, arguments);
+  }
   if (base::is_error(result)) {
     errno = static_cast<int>(-result);
     return -1;

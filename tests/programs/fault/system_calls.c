@@ -1,7 +1,7 @@
 /* Hands evictable memory to the kernel in many ways: read, write, pread, readv, direct I/O, fread, fwrite, static arrays whose
    ends lie outside the arena, datagrams one and several at a time, messages larger than memory on a stream, asynchronous
-   input and output, paths and structures, setvbuf, sigaltstack, stacks of a coroutine and of a thread (and fork() on it),
-   madvise, mremap, mprotect. Prints "ok" or what went wrong. usage: system_calls MIB */
+   input and output, calls by syscall(), paths and structures, setvbuf, sigaltstack, stacks of a coroutine and of a thread (and
+   fork() on it), madvise, mremap, mprotect. Prints "ok" or what went wrong. usage: system_calls MIB */
 #define _GNU_SOURCE
 #include <aio.h>
 #include <fcntl.h>
@@ -243,6 +243,31 @@ static void asynchronous(const char* path) {
   free(buffer);
 }
 
+/* Calls that no wrapper knows. */
+static void bare_calls(void) {
+  char* buffer = malloc(2 << 20);
+  char* path = malloc(2 << 20);
+  char here[4096];
+  CHECK(getcwd(here, sizeof here) != NULL);
+  memset(buffer, 1, 2 << 20);
+  press();
+  CHECK(syscall(SYS_getcwd, buffer, 4096L) == (long)strlen(here) + 1 && strcmp(buffer, here) == 0);
+  strcpy(path, here);
+  press();
+  const int folder = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
+  CHECK(folder >= 0);
+  press();
+  CHECK(syscall(SYS_getdents64, folder, buffer + (1 << 20), 1L << 20) > 0);
+  close(folder);
+  press();
+  CHECK(syscall(SYS_uname, buffer + (2 << 20) - 390) == 0); /* 390 bytes, to the end of the allocation */
+  press();
+  CHECK(syscall(SYS_clock_gettime, CLOCK_REALTIME, buffer) == 0);
+  CHECK(syscall(SYS_uname, (void*)8) == -1 && errno == EFAULT);
+  free(path);
+  free(buffer);
+}
+
 static void* late_sender(void* socket) {
   static unsigned char datagram[50000];
   usleep(200000);
@@ -478,6 +503,7 @@ int main(int argc, char** argv) {
   many_datagrams();
   large_messages();
   asynchronous(path);
+  bare_calls();
   datagrams();
   stacks();
   small_arguments(path);
