@@ -182,6 +182,17 @@ bool belongs_in_arena(const void* caller, size_t bytes) {
   return belongs;
 }
 
+void note_mapped(size_t bytes, const void* caller) {
+  if (pager::is_running()) {
+    return;
+  }
+  if (bytes >= large_map_bytes) {
+    (void)belongs_in_arena(caller, bytes);
+  } else {
+    note_small(bytes, caller);
+  }
+}
+
 namespace {
 
 constexpr uint64_t kMostAddresses = uint64_t{1} << 47;

@@ -34,6 +34,10 @@ inline void note_small(size_t bytes, const void* caller) {
   }
 }
 
+/// Memory of the program's that stays with the system: mapped so that it cannot move, or committed. It counts all the same, so
+/// a process that has much of it joins its node as if it had allocated it.
+void note_mapped(size_t bytes, const void* caller);
+
 /// How deep this thread is inside the MPI library; > 0 means that allocations are the library's.
 extern constinit thread_local int library_depth __attribute__((tls_model("initial-exec")));
 
@@ -69,7 +73,7 @@ bool give_addresses_up(const void* address);
 void zero(void* address, uint64_t bytes);
 /// True if `address` lies in this process's part of the arena (not: static data).
 inline bool owns(const void* address) {
-  const arena::Partition& partition = pager::detail::the_partition;
+  const arena::Partition& partition = pager::partition();
   return partition.base != 0 && reinterpret_cast<uintptr_t>(address) - partition.base < partition.limit;
 }
 /// Takes arena space for static data that will be mapped at its own address; false if it cannot be had.

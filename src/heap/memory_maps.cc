@@ -132,7 +132,7 @@ void* map_over(void* address, size_t bytes, int protection, int flags) {
   if (!heap::owns(address) || !heap::allocate_at(address, whole)) {
     return refuse("a mapping at a fixed address");
   }
-  if (own_rights && heap::protect(address, whole, protection) != 0) {
+  if (own_rights && heap::protect(address, whole, protection, nullptr) != 0) {
     return MAP_FAILED;  // its old content is gone; the program has been told that memory is exhausted
   }
   return address;
@@ -270,7 +270,11 @@ void* map(void* address, size_t bytes, int protection, int flags, int descriptor
       return place;
     }
   }
-  return result_of<void*>(system_call(SYS_mmap, address, bytes, protection, flags, descriptor, offset), MAP_FAILED);
+  const long mapped = system_call(SYS_mmap, address, bytes, protection, flags, descriptor, offset);
+  if ((flags & MAP_ANONYMOUS) != 0 && (protection & PROT_WRITE) != 0 && !base::is_error(mapped)) {
+    note_mapped(bytes, caller);
+  }
+  return result_of<void*>(mapped, MAP_FAILED);
 }
 
 int unmap(void* address, size_t bytes) {
@@ -360,21 +364,27 @@ int advise(void* address, size_t bytes, int advice) {
   return advise_pages(address, whole_pages(bytes), advice, is_static);
 }
 
-int protect(void* address, size_t bytes, int protection) {
+int protect(void* address, size_t bytes, int protection, const void* caller) {
   if (refuses_unmapped(address, bytes)) {
     return -1;
   }
   if (pager::covers(address) && !in_child() && !prepare_for_rights(address, bytes)) {
     return -1;
   }
-  return result_of(system_call(SYS_mprotect, address, bytes, protection), -1);
+  const long done = system_call(SYS_mprotect, address, bytes, protection);
+  if ((protection & PROT_WRITE) != 0 && !base::is_error(done)) {
+    note_mapped(bytes, caller);
+  }
+  return result_of(done, -1);
 }
 
 }  // namespace headroom::heap
 
 HEADROOM_EXPORT int munmap(void* address, size_t bytes) { return heap::unmap(address, bytes); }
 HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) { return heap::advise(address, bytes, advice); }
-HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) { return heap::protect(address, bytes, protection); }
+HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) {
+  return heap::protect(address, bytes, protection, __builtin_return_address(0));
+}
 
 HEADROOM_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
   return heap::map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));

@@ -48,7 +48,8 @@ def test_what_cannot_move_is_counted_and_said(kind, engine, tmp_path):
     from conftest import WHEELS
 
     mpi = WHEELS[0]
-    program = compile_program(mpi, "outside.c", "-DWITH_MPI")
+    early = ["-DWITH_LARGE_ARRAY"] if engine in MOVES[kind] else []
+    program = compile_program(mpi, "outside.c", "-DWITH_MPI", *early)
     settings = {"memory": "64M", "engine": engine}
     run = headroom_run([program, kind, 200], tmp_path, before=mpi.command(2), unwatched="its start is not", **settings)
     assert run.status == 0 and run.output.count("wrong 0") == 2, run.errors
@@ -81,9 +82,11 @@ def test_smaller_ones_move_once_much_cannot(engine, tmp_path):
     assert from_the_start.total("allocated_bytes_peak") >= 195 * MIB
 
 
-def test_a_program_without_mpi_is_measured_too(tmp_path):
+@pytest.mark.parametrize("kind", ["shared", "reserved"])
+def test_a_program_without_mpi_is_measured_too(kind, tmp_path):
+    """It allocates nothing, so only its mapping and committing tell that it has become large."""
     program = compile_program(None, "outside.c")
-    run = headroom_run([program, "shared", 200], tmp_path, memory="64M", unwatched="nothing moves")
+    run = headroom_run([program, kind, 200], tmp_path, memory="64M", unwatched="nothing moves")
     assert run.status == 0 and "wrong 0" in run.output
     assert run.errors.count("cannot be moved to storage") == 1 and re.search(r"peak 2\d\d\.\d MiB", run.errors), run.errors
 

@@ -1,6 +1,6 @@
 /* Fills memory that is not taken in large pieces by malloc(), and keeps it for 2.5 s: what of it cannot move has to be said.
-   With -DWITH_MPI before MPI_Init(), and looks at its content afterwards ("wrong 0").
-   usage: outside small|middle|growing|brk|shared|proposed|insisting|reserved MIB */
+   With -DWITH_LARGE_ARRAY it has a large static array. With -DWITH_MPI before MPI_Init(), and looks at its content afterwards
+   ("wrong 0"). usage: outside small|middle|growing|brk|shared|proposed|insisting|reserved MIB */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +13,11 @@
 #include <mpi.h>
 #endif
 
-enum { kMost = 1 << 20 };
+#ifdef WITH_LARGE_ARRAY
+enum { kMost = 1 << 20 }; /* pointers: 8 MiB that can move, which the process joins its node for before it begins */
+#else
+enum { kMost = 1 << 16 };
+#endif
 static char* pieces[kMost];
 static size_t count, piece_bytes;
 
@@ -39,6 +43,9 @@ static int fill(const char* kind, size_t bytes) {
   const int grows = strcmp(kind, "growing") == 0; /* smaller than moves at first, and slowly enough to be noticed */
   piece_bytes = strcmp(kind, "small") == 0 ? 4096 : strcmp(kind, "middle") == 0 ? 200 << 10 : grows ? 96 << 10 : 2 << 20;
   count = bytes / piece_bytes;
+  if (count > kMost) {
+    return 0;
+  }
   char* const far = (char*)(uintptr_t)0x300000000000;
   if (strcmp(kind, "brk") == 0) {
     whole = sbrk((intptr_t)bytes);
