@@ -52,6 +52,13 @@ constexpr Setting kOpenMpi[] = {
     {"OMPI_MCA_opal_common_ucx_opal_mem_hooks", "0", How::kAlways},
 };
 
+/// Libraries of collectives beneath MPI, which register memory themselves: on by default in builds that have HCOLL.
+constexpr Setting kCollectives[] = {
+    {"OMPI_MCA_coll_hcoll_enable", "0", How::kAlways},
+    {"OMPI_MCA_coll_ucc_enable", "0", How::kIfSet},
+    {"MPIR_CVAR_ENABLE_HCOLL", "0", How::kIfSet},
+};
+
 /// Transports without a setting that was shown to copy.
 struct List {
   const char* name;
@@ -163,6 +170,9 @@ void make_transports_copy(const Cards& cards, bool serves, const char* library) 
                                     : Setting{"REG_NONBLOCK_MEM_TYPES", "", How::kIfSet});
     }
     for (const Setting& setting : kOpenMpi) {
+      apply("", setting);
+    }
+    for (const Setting& setting : kCollectives) {
       apply("", setting);
     }
     for (const List& list : kWithoutRegistering) {

@@ -103,6 +103,7 @@ TEST(Transports, WhatPinsIsOverriddenAndSaid) {
   setenv("UCX_RC_TM_ENABLE", "y", 1);
   setenv("FI_PROVIDER", "verbs,tcp", 1);
   setenv("OMPI_MCA_btl", "^ofi", 1);
+  setenv("OMPI_MCA_coll_ucc_enable", "1", 1);
   setenv("HEADROOM_TEST", "stays", 1);
   make_transports_copy(cards, true, nullptr);
   // No UCX is loaded, so that it is not known to copy.
@@ -117,11 +118,15 @@ TEST(Transports, WhatPinsIsOverriddenAndSaid) {
   EXPECT_STREQ(getenv("FI_PROVIDER"), "tcp");
   EXPECT_STREQ(getenv("OMPI_MCA_btl"), "^ofi,openib,uct,ugni,usnic,portals4");
   EXPECT_STREQ(getenv("OMPI_MCA_mpi_leave_pinned"), "0");
+  EXPECT_STREQ(getenv("OMPI_MCA_coll_hcoll_enable"), "0");
+  EXPECT_STREQ(getenv("OMPI_MCA_coll_ucc_enable"), "0");
+  EXPECT_EQ(getenv("MPIR_CVAR_ENABLE_HCOLL"), nullptr);
   EXPECT_STREQ(getenv("HEADROOM_TEST"), "stays");
   const std::string said = overridden_settings();
   EXPECT_NE(said.find("UCX_TLS=rc,sm -> posix,sysv,cma"), std::string::npos) << said;
   EXPECT_NE(said.find("UCX_RCACHE_ENABLE=y -> n"), std::string::npos) << said;
   EXPECT_NE(said.find("FI_PROVIDER=verbs,tcp -> tcp"), std::string::npos) << said;
+  EXPECT_NE(said.find("OMPI_MCA_coll_ucc_enable=1 -> 0"), std::string::npos) << said;
   EXPECT_EQ(said.find("OMPI_MCA_btl"), std::string::npos) << said;  // nothing was allowed that is not now
   // Asked again, as it is when MPI begins, it says and sets the same.
   make_transports_copy(cards, true, nullptr);
