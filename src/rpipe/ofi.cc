@@ -445,7 +445,7 @@ OfiCard open_ofi(uint64_t nonce) {
   card.nonce = nonce;
   ofi = new Ofi;
   const KeepSignals keep;
-  const char* const why_not = ofi->endpoint.open();
+  const char* const why_not = ofi->endpoint.open(find_ofi_library());
   if (why_not != nullptr) {
     (void)snprintf(card.why_not, sizeof card.why_not, "%s", why_not);
     return card;

@@ -70,8 +70,8 @@ std::vector<const fi_info*> OfiEndpoint::order(const fi_info* all) {
   return ordered;
 }
 
-const char* OfiEndpoint::open() {
-  library_ = find_ofi_library();
+const char* OfiEndpoint::open(const OfiLibrary* library) {
+  library_ = library;
   if (library_ == nullptr) {
     return "there is no libfabric.so.1";
   }

@@ -19,8 +19,8 @@ class OfiEndpoint {
   OfiEndpoint(const OfiEndpoint&) = delete;
   OfiEndpoint& operator=(const OfiEndpoint&) = delete;
 
-  /// nullptr, or a sentence on why there is none; good until the next call.
-  const char* open();
+  /// `library`: nullptr if there is none. Returns nullptr, or a sentence on why there is no endpoint; good until the next call.
+  const char* open(const OfiLibrary* library);
   /// Describes what ranks must have in common to reach each other: the provider, and the form of its names.
   void describe(char* text, size_t room) const;
   /// The name by which others reach it; 0: it is longer than `room`, else its length.
