@@ -27,8 +27,9 @@ SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282}
 SYS_IO_URING_SETUP = 425
 SYS_FSOPEN, SYS_FSCONFIG, SYS_FSMOUNT = 430, 431, 432
 UFFDIO_API = 0xC018AA3F
-# Missing and minor faults and write protection of shared memory, populated or not (src/pager/engine_userfaultfd.cc).
-USERFAULTFD_FEATURES = 1 << 0 | 1 << 5 | 1 << 10 | 1 << 12 | 1 << 13
+# Missing and minor faults and write protection of shared memory, populated or not, and whose fault it is: kFeatures of
+# src/pager/engine_userfaultfd.cc.
+USERFAULTFD_FEATURES = 1 << 0 | 1 << 5 | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 13
 USERFAULTFD_IOC_NEW = 0xAA00
 USER_NAMESPACES = "as root: sysctl kernel.unprivileged_userns_clone=1, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
 

@@ -137,7 +137,7 @@ def choose_storage(asked: str | None) -> str:
     return chosen.path
 
 
-LEAST_LARGE = 4 << 10  # a page
+LEAST_LARGE = 64 << 10  # kLeastLarge in src/heap/heap.cc
 MOST_READAHEAD = 1 << 30
 MOST_PROCESSES = 1024  # kMaxMembers in src/node/ledger.h
 
@@ -146,7 +146,7 @@ def check_sizes(values: dict) -> None:
     """Sizes that cannot be meant."""
     large, readahead, processes = values.get("large"), values.get("readahead"), values.get("processes")
     if large is not None and large < LEAST_LARGE:
-        raise Refused(f"--large {large}: allocations smaller than a page (4K) move with --small only; name 4K or more")
+        raise Refused(f"--large {large}: allocations of less than 64K move with --small only; name 64K or more")
     if readahead is not None and readahead > MOST_READAHEAD:
         raise Refused(
             f"--readahead {in_binary_units(readahead)}: it is read into the budget at each fault; name at most "

@@ -12,8 +12,9 @@ import pytest
 
 from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
-from headroom import hard_limit, launcher, machine, rank
+from headroom import doctor, hard_limit, launcher, machine, rank
 from headroom.rank import warn_of_too_much_memory
+from headroom.report import trace
 from variants import only_in_suites
 
 
@@ -76,14 +77,47 @@ def test_the_version_is_the_one_of_the_build():
 
 def test_constants_are_those_of_the_library():
     """Read by people in one place each, and used by the command before the library is there."""
-    written = {"kPageBytes": "arena/arena.h", "kFloorBytes": "pager/pager.h", "kMostDirectories": "pager/store.h"}
-    known = {}
-    for name, header in written.items():
-        found = re.search(rf"constexpr \w+ {name} = ([\d <]+);", (ROOT / "src" / header).read_text())
-        assert found, name
-        number, _, shift = found[1].partition("<<")
-        known[name] = int(number) << int(shift or 0)
-    assert known == {"kPageBytes": rank.PAGE, "kFloorBytes": rank.LEAST_FOR_A_RANK, "kMostDirectories": rank.MOST_DIRECTORIES}
+    assert constant("kPageBytes", "arena/arena.h") == rank.PAGE
+    assert constant("kFloorBytes", "pager/pager.h") == rank.LEAST_FOR_A_RANK
+    assert constant("kMostDirectories", "pager/store.h") == rank.MOST_DIRECTORIES
+    assert constant("kMaxMembers", "node/ledger.h") == rank.MOST_PROCESSES
+    assert constant("kLeastLarge", "heap/heap.cc") == rank.LEAST_LARGE
+    assert constant("kPieceStripes", "pager/store_room.cc") * constant("kStripeBytes", "pager/store.h") == machine.LEAST_ROOM
+
+
+def test_events_are_those_of_the_library():
+    """The report reads traces by the numbers that the library writes."""
+    header = (ROOT / "src/trace/recorder.h").read_text()
+    listed = re.search(r"enum class EventKind : uint16_t \{(.*?)\};", header, re.S)
+    assert listed and re.findall(r"^  k(\w+)(?: = 1)?,", listed[1], re.M) == [
+        "Begin",
+        "Sample",
+        "RunState",
+        "Site",
+        "Frame",
+        "Module",
+        "Lost",
+        "Armed",
+    ]
+    assert (trace.BEGIN, trace.SAMPLE, trace.RUN_STATE, trace.SITE) == (1, 2, 3, 4)
+    assert (trace.FRAME, trace.MODULE, trace.LOST, trace.ARMED) == (5, 6, 7, 8)
+
+
+def test_the_features_that_doctor_asks_for_are_the_engines():
+    """By their names in the kernel's header, which is there wherever programs are compiled."""
+    asked = re.search(r"kFeatures = (.*?);", (ROOT / "src/pager/engine_userfaultfd.cc").read_text(), re.S)
+    assert asked
+    kernels = Path("/usr/include/linux/userfaultfd.h").read_text()
+    bits = {name: int(bit) for name, bit in re.findall(r"#define (UFFD_FEATURE_\w+)\s+\(1<<(\d+)\)", kernels)}
+    newer = {"UFFD_FEATURE_WP_HUGETLBFS_SHMEM": 12, "UFFD_FEATURE_WP_UNPOPULATED": 13}  # than the header may be
+    assert sum(1 << (newer | bits)[name] for name in re.findall(r"UFFD_FEATURE_\w+", asked[1])) == doctor.USERFAULTFD_FEATURES
+
+
+def constant(name, source):
+    found = re.search(rf"constexpr \w+ {name} = ([\d <]+);", (ROOT / "src" / source).read_text())
+    assert found, name
+    number, _, shift = found[1].partition("<<")
+    return int(number) << int(shift or 0)
 
 
 def test_the_ranks_variables_are_those_of_the_library():
@@ -150,7 +184,7 @@ def test_bad_values_are_named(tmp_path):
         ("--memory", "0", "0 bytes"),
         ("--memory", "64B", "not a size: a number, and K, M"),
     ]
-    wrong += [("--large", "0", "4K or more"), ("--readahead", "4T", "at most 1.0 GiB")]
+    wrong += [("--large", "0", "64K or more"), ("--large", "32K", "64K or more"), ("--readahead", "4T", "at most 1.0 GiB")]
     wrong += [("--trace", tmp_path / "none/run", "no such directory")]
     wrong += [("--json", tmp_path / "none/run.json", "no such directory"), ("--json", tmp_path, "is a directory")]
     wrong += [("--memroy", "64M", "--memory")]  # not taken for the program
