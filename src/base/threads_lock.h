@@ -37,7 +37,7 @@ class CallingThreads {
   static constexpr int kRegisterPrivateExpedited = 1 << 4;
 
   /// A thread calls; whether it is the only one so far.
-  bool is_alone() {
+  bool enter_alone() {
     if (__builtin_expect(alone_ == __builtin_thread_pointer(), 1)) {
       return !are_several();
     }
@@ -61,7 +61,7 @@ class ThreadsLock {
  public:
   /// True: taken without the lock, since this thread is the only one. Not so if one that does not call may lock() now.
   bool enter(CallingThreads& threads, bool may_be_alone = true) {
-    if (threads.is_alone() && may_be_alone) {
+    if (threads.enter_alone() && may_be_alone) {
       inside_.store(1, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);  // and for the processor, the other thread's membarrier
       if (!threads.are_several()) {

@@ -6,6 +6,7 @@
 // step() does what can be done now, for a call that blocks and for one that does not.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "collio/file_access.h"
@@ -75,7 +76,7 @@ Outcome access_alone(const CallDescription& call);
 /// Bytes of rank `rank`'s access that lie before `position`, of a nest.
 inline int64_t bytes_before(const Opening& opening, int64_t position) {
   const int64_t before = bytes_before(opening.nest, position) - opening.skip;
-  return before < 0 ? 0 : before < opening.bytes ? before : opening.bytes;
+  return std::clamp<int64_t>(before, 0, opening.bytes);
 }
 
 }  // namespace headroom::collio

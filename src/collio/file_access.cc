@@ -34,7 +34,7 @@ int64_t read_all(const FileAccess& file, char* to, int64_t bytes, int64_t positi
     if (got == 0) {
       break;
     }
-    done += got > 0 ? got : 0;
+    done += std::max<int64_t>(got, 0);
   }
   return done;
 }
@@ -46,7 +46,7 @@ int write_all(const FileAccess& file, const char* from, int64_t bytes, int64_t p
     if (written == 0 || (written < 0 && errno != EINTR)) {
       return written == 0 ? ENOSPC : errno;
     }
-    done += written > 0 ? written : 0;
+    done += std::max<int64_t>(written, 0);
   }
   return 0;
 }

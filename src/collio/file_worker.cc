@@ -128,7 +128,7 @@ void do_job(FileJob& job) {
   } else {
     const int64_t got = job.file.read(job.file, job.memory, job.end - job.begin, job.begin);
     job.error = got < 0 ? static_cast<int>(-got) : 0;
-    job.got = got < 0 ? 0 : got;
+    job.got = std::max<int64_t>(got, 0);
   }
   if (job.error == 0 && job.push) {
     job.file.push(job.file, job.begin, job.end - job.begin);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <new>
 
 #include "base/log.h"
@@ -57,7 +58,7 @@ int64_t before(const Opening& opening, const ViewOfPieces& view, int64_t positio
     return bytes_before(opening, position);
   }
   const int64_t bytes = bytes_before(view, position) - opening.skip;
-  return bytes < 0 ? 0 : bytes < opening.bytes ? bytes : opening.bytes;
+  return std::clamp<int64_t>(bytes, 0, opening.bytes);
 }
 
 void count_call(const IoSummary& call) {

@@ -13,7 +13,7 @@ struct Messages {
   void (*send)(void* context, int slot, int rank, int tag, const void* from, int64_t bytes);
   void (*receive)(void* context, int slot, int rank, int tag, void* into, int64_t bytes);
   /// Whether the slot's transfer is over; makes progress. `bytes` may be nullptr: how many have been received.
-  bool (*is_done)(void* context, int slot, int64_t* bytes);
+  bool (*test)(void* context, int slot, int64_t* bytes);
 };
 
 inline constexpr int kTagOfAsk = 1;

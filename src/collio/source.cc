@@ -96,7 +96,7 @@ bool Source::step() {
   for (int link = 0; link < link_count_; ++link) {
     did = finish_transfers(link) || did;
     Link& each = links_[link];
-    if (each.asked && call_->messages.is_done(call_->messages.context, slot_of(link), nullptr)) {
+    if (each.asked && call_->messages.test(call_->messages.context, slot_of(link), nullptr)) {
       each.asked = false;
       each.held = true;
     }
@@ -109,7 +109,7 @@ bool Source::finish_transfers(int link) {
   Link& each = links_[link];
   const Messages& messages = call_->messages;
   bool did = false;
-  if (each.tells_list && messages.is_done(messages.context, slot_of_list(link), nullptr)) {
+  if (each.tells_list && messages.test(messages.context, slot_of_list(link), nullptr)) {
     each.tells_list = false;
     buffer_used_[each.list_buffer] = false;
     --active_;
@@ -118,7 +118,7 @@ bool Source::finish_transfers(int link) {
   for (int lane = 0; lane < kLanes; ++lane) {
     Lane& there = each.lanes[lane];
     int64_t bytes = 0;
-    if (!there.active || !messages.is_done(messages.context, slot_of(link, lane), &bytes)) {
+    if (!there.active || !messages.test(messages.context, slot_of(link, lane), &bytes)) {
       continue;
     }
     if (there.buffer >= 0) {

@@ -55,7 +55,7 @@ uint64_t copy_at_once(Walk& to, Walk& from, uint64_t bytes, const Way& way) {
   const uint64_t most = std::min(bytes, kMostAtOnce);
   for (uint64_t listed = 0; listed < most;) {
     uint64_t part = std::min(target.piece_bytes(), source.piece_bytes());
-    part = part < most - listed ? part : most - listed;
+    part = std::min(part, most - listed);
     if (!targets.add(target.piece(), part) || !sources.add(source.piece(), part)) {
       break;  // a piece that only one side has does no harm: the call ends with the shorter side
     }

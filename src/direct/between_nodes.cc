@@ -100,7 +100,7 @@ bool Endpoint::land_records() {
   bool landed = false;
   for (OutgoingRecord** link = &between_.flying; *link != nullptr;) {
     OutgoingRecord* const out = *link;
-    if (!between_.network.is_done(out->transfer)) {
+    if (!between_.network.test(out->transfer)) {
       link = &out->next;
       continue;
     }
@@ -204,7 +204,7 @@ void Endpoint::take_wire_record(int rank, const WireRecord& wire, uint64_t bytes
       let_read(rank, wire);
       break;
     case WireKind::kConnected:
-      may_read_from(rank, wire);
+      begin_to_read_from(rank, wire);
       break;
     case WireKind::kEnd:
       end_remote_sending(reinterpret_cast<Sending*>(wire.transfer), wire.first != 0);

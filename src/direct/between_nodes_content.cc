@@ -311,7 +311,7 @@ bool Endpoint::move_pieces() {
   bool moved = false;
   for (NetworkPiece** link = &between_.pieces; *link != nullptr;) {
     NetworkPiece* const piece = *link;
-    if (!between_.network.is_done(piece->transfer)) {
+    if (!between_.network.test(piece->transfer)) {
       link = &piece->next;
       continue;
     }

@@ -19,7 +19,9 @@
 #include "direct/held_spans.h"
 #include "direct/layout.h"
 #include "direct/matching.h"
+#include "direct/message.h"
 #include "direct/message_memory.h"
+#include "direct/root.h"
 #include "direct/tally.h"
 #include "direct/transfer.h"
 #include "node/session.h"
@@ -37,124 +39,6 @@ inline constexpr uint64_t kInlineBytes = 512;
 inline constexpr uint64_t kOneWayInlineBytes = 4096;
 /// The content that records hold when memory is short, since their memory cannot leave, or when the receiver lags behind.
 inline constexpr uint64_t kLeastInlineBytes = 128;
-
-/// The head of a member's area, which the others look for.
-struct Root {
-  alignas(64) std::atomic<uint32_t> sleeping;  // the owner sleeps, or is about to
-  std::atomic<uint32_t> bell;                  // futex; changed to wake it
-  std::atomic<uint32_t> away;                  // the owner's threads in blocking calls of the MPI library (away.cc)
-  std::atomic<uint32_t> away_bell;             // futex: the owner's helper thread is wanted
-  std::atomic<bool> asks_later;                // the owner has posted receives that must be asked (claim_message)
-  alignas(64) std::atomic<uint32_t> opened;    // how many channels to the owner others have opened
-  node::MemberSet opened_by;                   // those whose channels the owner has not found yet: added to before `opened`
-  std::atomic<uint64_t> own_address;           // of this Root, in the owner: what others try to read by attaching
-  alignas(64) std::atomic<bool> attaches_to[node::kMaxMembers];     // whether the owner can read that member's memory
-  alignas(64) std::atomic<uint64_t> channel_to[node::kMaxMembers];  // first chunk of the owner's channel to each, or 0
-};
-
-/// A message that is being sent and is not complete.
-struct Sending {
-  RecordHeader* record = nullptr;  // with its transfer
-  Content content = {};
-  Span held = {};           // bytes 0: nothing is held
-  uint64_t held_bytes = 0;  // of blocks that it lies in
-  bool synchronous = false;
-  bool cancelled = false;
-  bool streams = false;
-  bool helped = false;
-  bool copied_aside = false;
-  bool waits = false;          // for its receiver, although it is copied aside: there was no room for that
-  uint64_t denied_ns = 0;      // when it was first denied a copy, or to go on, for lack of room
-  uint64_t seen_taken_ns = 0;  // when it was first seen that the receiver copies alone
-  int member = 0;
-  uint64_t streamed = 0;     // bytes put into the ring
-  uint64_t aside_bytes = 0;  // of the copy or the ring, 0: there is none
-  bool reserved = false;     // they count in the ledger
-  // To another node:
-  bool ended = false;               // its receiver has all that it wants
-  uint32_t pieces_out = 0;          // on their way
-  bool* was_cancelled = nullptr;    // where to say so, once that is known
-  NetworkPiece* readied = nullptr;  // held for its receiver's card
-  Sending* next = nullptr;          // among the streams, those left, or the free ones
-};
-
-/// Sends that are complete for the program and not yet for their receivers, first in, first out.
-class LeftSendings {
- public:
-  [[nodiscard]] bool is_empty() const { return first_ == nullptr; }
-  void push(Sending* sending) {
-    sending->next = nullptr;
-    (last_ != nullptr ? last_->next : first_) = sending;
-    last_ = sending;
-  }
-  Sending* pop() {
-    Sending* sending = first_;
-    first_ = sending->next;
-    last_ = first_ != nullptr ? last_ : nullptr;
-    return sending;
-  }
-
- private:
-  Sending* first_ = nullptr;
-  Sending* last_ = nullptr;
-};
-
-/// A receive, posted or complete.
-struct Receiving : PostedReceive {
-  Content into = {};
-  std::atomic<bool> complete = false;
-  // The thread that waits for it asks finish() again and again, so a long content may be left to that (apart.cc).
-  bool may_be_left = false;
-  std::atomic<bool> is_left = false;
-  bool cancelled = false;
-  bool truncated = false;
-  int32_t source = 0;
-  int32_t tag = 0;
-  uint64_t bytes = 0;              // of the message, even if fewer were stored
-  int member = -1;                 // that the message comes from, -1 if not known yet
-  RecordHeader* record = nullptr;  // while it is fed by a stream
-  uint64_t streamed = 0;
-  Receiving* next = nullptr;      // among those fed by streams, or those that are left
-  Receiving* previous = nullptr;  // among those that are left
-  // A receive that waits for messages elsewhere too (the MPI library's, from other nodes) is begun there, or says that it is
-  // not, and is asked before it gets a message here. One that is refused is elsewhere's for good, which is right only as long
-  // as such receives have the same order on both ways. So both are called with the endpoint's lock, by a thread of the
-  // program's, and call nothing of the program's. `message` tells messages apart. nullptr: it is not asked.
-  bool (*begin_elsewhere)(void* owner) = nullptr;
-  bool (*claim_message)(void* owner, int32_t tag, uint64_t message) = nullptr;
-  void* owner = nullptr;
-  bool withdrawn = false;  // it was taken out of the queue, since it got a message elsewhere
-};
-
-/// A message that nobody has asked for yet, or that was taken out of the queue to be received (MPI_Mprobe).
-struct Message : UnexpectedMessage {
-  RecordHeader* record = nullptr;
-  int member = 0;
-  uint64_t bytes = 0;
-  Message* next = nullptr;
-};
-
-/// The facts that MPI_Probe tells of a message.
-struct Found {
-  Envelope envelope;
-  uint64_t bytes;
-};
-
-struct NextMessage {
-  uint64_t bytes;
-  int32_t tag;
-};
-
-enum class SendKind : uint8_t {
-  kStandard,
-  kBuffered,  // complete whatever its receiver does
-  kSynchronous,
-  kCollective,  // a part of a collective: counted apart
-  kBroadcast,   // the same, of one in which the sender goes on at once: all fetch what is longer from the root at a time
-  kRooted,      // the same, from or to the one rank that has a part with each
-};
-
-enum class SendOutcome { kComplete, kPending, kNoMemory };
 
 /// Tells the pager that memory is about to be filled whole, as a receiver's is, so that it need not be read from storage
 /// before. Costs a look at each block.
@@ -181,11 +65,11 @@ class Endpoint {
   [[nodiscard]] MessageMemory& memory() { return memory_; }
 
   /// Sends to `member`, and looks up to `looks` times whether the receiver has it. kPending: `sending` must be asked by
-  /// is_finished() until it is, and then is not used any more.
+  /// try_to_finish() until it is, and then is not used any more.
   SendOutcome send(int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
                    Sending*& sending);
   /// Whether the send is over; then it is gone. While the receiver copies, this copies too.
-  bool is_finished(Sending* sending);
+  bool try_to_finish(Sending* sending);
   /// The sender would not wait any longer: copies the content aside if there is room for that. `must`: it cannot wait.
   void copy_aside(Sending* sending, bool must);
   /// Takes a send back whose content still lies with the sender, or aside; false if it is too late. The send is finished then.
@@ -312,13 +196,15 @@ class Endpoint {
   [[nodiscard]] int pid_of(int member) const { return session_->ledger->members[member].pid.load(std::memory_order_relaxed); }
   void arrived(int member, RecordHeader* record);
   bool hand_over(const Envelope& envelope, RecordHeader* record, int member, uint64_t bytes);
+  void ask_what_was_not_asked();
+
+  // posting.cc
   bool take_waiting(Receiving& receiving, bool looks);
   static bool has_message(const Receiving& receiving);
   bool take_out_of_queue(Receiving& receiving);
   void post(Receiving& receiving);
   void unpost(Receiving& receiving);
   void count_asking(const Receiving& receiving, int change);
-  void ask_what_was_not_asked();
   bool take_next(Receiving& receiving);
   Message* find_locked(const Envelope& wanted);
   void drop(Message* message);
@@ -340,7 +226,7 @@ class Endpoint {
   bool offer(Sending& sending);
   bool offer_attached(Sending& sending);
   bool set_matched_aside(Sending& sending, bool must);
-  bool is_over(Sending* sending);
+  bool finish_if_over(Sending* sending);
   void reap();
   void help_receiver(Sending& sending);
   void release(Sending* sending);
@@ -409,7 +295,7 @@ class Endpoint {
   void want_piece(const WireRecord& wire);
   void ask_to_read_from(int rank);
   void let_read(int rank, const WireRecord& wire);
-  void may_read_from(int rank, const WireRecord& wire);
+  void begin_to_read_from(int rank, const WireRecord& wire);
   int take_bounce_slot();
   void give_back_bounce_slot(int slot);
   void end_broken_connection(RemotePeer& peer);
@@ -481,51 +367,5 @@ class Endpoint {
 
 /// This process's.
 Endpoint& endpoint();
-
-/// The endpoint for code that does not link with it: the MPI backends.
-struct EndpointFunctions {
-  base::CallingThreads* (*expect_threads)();
-  SendOutcome (*send)(int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
-                      Sending*& sending);
-  bool (*is_finished)(Sending* sending);
-  void (*copy_aside)(Sending* sending, bool must);
-  bool (*cancel_send)(Sending* sending, bool* cancelled);
-  void (*receive)(Receiving& receiving);
-  bool (*receive_next)(int member, const Envelope& wanted, const Content& into, NextMessage& got);
-  bool (*cancel_receive)(Receiving& receiving);
-  bool (*receive_elsewhere_too)(Receiving& receiving);
-  void (*begin_elsewhere_again)(Receiving& receiving);
-  bool (*withdraw)(Receiving& receiving);
-  bool (*finish)(Receiving& receiving);
-  bool (*find)(const Envelope& wanted, Found& found);
-  Message* (*extract)(const Envelope& wanted);
-  void (*receive_message)(Message* message, Receiving& receiving);
-  bool (*progress)();
-  bool (*is_needed)();
-  void (*go_away)();
-  void (*come_back)();
-  bool (*is_drained)();
-  void (*look_after_peers)();
-  void (*add_run)(LayoutBuilder& builder, int64_t offset, uint64_t bytes, uint64_t count, int64_t stride);
-  void (*add_layout)(LayoutBuilder& builder, const LayoutBuilder& other, int64_t offset, uint64_t count, int64_t stride);
-  bool (*is_contiguous)(const LayoutBuilder& builder, int64_t extent);
-  Layout* (*finish_layout)(const LayoutBuilder& builder, int64_t extent);
-  void (*drop_builder)(LayoutBuilder& builder);
-  void (*let_go)(Layout* layout);
-  void (*copy_content)(const Content& to, const Content& from);
-  void (*expect_overwriting)(const Content& to, const Content& from);
-  void (*wake)(int member);
-  bool (*open_card)();
-  void (*begin_between_nodes)(const NetworkFunctions& network, int ranks);
-  void* (*allocate_for_network)(uint64_t bytes);
-  bool (*expects_network)();
-  bool (*say_bye_to)(int rank);
-  int (*byes_come)();
-  Tally* (*make_tally)();
-  void (*let_go_of_tally)(Tally* tally, int ranks);
-  uint64_t (*offset_of_tally)(const Tally* tally);
-  Tally* (*tally_at)(uint64_t offset);
-};
-EndpointFunctions endpoint_functions();
 
 }  // namespace headroom::direct

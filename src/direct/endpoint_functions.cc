@@ -1,8 +1,5 @@
-// The endpoint as the backends see it: a table of functions; see endpoint.h.
-//
-// There is a backend for each of MPI's binary interfaces, a library of its own that is loaded when it is known which one the
-// program uses (mpi/library.cc). It is linked with nothing of this folder, so the functions that it may call are handed to it.
-#include "direct/endpoint.h"
+// See endpoint_functions.h.
+#include "direct/endpoint_functions.h"
 
 namespace headroom::direct {
 
@@ -14,7 +11,7 @@ EndpointFunctions endpoint_functions() {
   };
   functions.send = [](int member, const Envelope& envelope, const Content& content, SendKind kind, uint64_t looks,
                       Sending*& sending) { return endpoint().send(member, envelope, content, kind, looks, sending); };
-  functions.is_finished = [](Sending* sending) { return endpoint().is_finished(sending); };
+  functions.try_to_finish = [](Sending* sending) { return endpoint().try_to_finish(sending); };
   functions.copy_aside = [](Sending* sending, bool must) { endpoint().copy_aside(sending, must); };
   functions.cancel_send = [](Sending* sending, bool* cancelled) { return endpoint().cancel(sending, cancelled); };
   functions.receive = [](Receiving& receiving) { endpoint().receive(receiving); };

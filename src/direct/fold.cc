@@ -84,7 +84,7 @@ void fold_short(Endpoint& endpoint, const WindowPart& part, const Content& there
 /// Folds content without gaps straight from where it is into where it is wanted.
 void fold_in_place(Endpoint& endpoint, const WindowPart& part, char* there, const char* from, uint64_t bytes, const Fold& how) {
   for (uint64_t at = 0; at < bytes; at += kLockedBytes) {
-    const uint64_t step = bytes - at < kLockedBytes ? bytes - at : kLockedBytes;
+    const uint64_t step = std::min<uint64_t>(bytes - at, kLockedBytes);
     const FoldingLock lock(endpoint, part);
     how.combine(how, from + at, there + at, step / how.packed_bytes);
   }

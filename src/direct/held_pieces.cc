@@ -26,9 +26,9 @@ Piece next_piece(Walk& ahead, uint64_t most, uint64_t at_most, uint64_t grain) {
   uint64_t bytes = 0;
   do {
     uint64_t step = std::min(ahead.piece_bytes(), most);
-    step = step < at_most - bytes ? step : at_most - bytes;
+    step = std::min(step, at_most - bytes);
     const char* const lowest = std::min<const char*>(ahead.piece(), low);
-    const char* const highest = ahead.piece() + step > high ? ahead.piece() + step : high;
+    const char* const highest = std::max<const char*>(ahead.piece() + step, high);
     if (bytes > 0 && bytes % grain == 0 && static_cast<uint64_t>(highest - lowest) > most) {
       break;
     }
@@ -110,7 +110,7 @@ void by_bounce(Endpoint& endpoint, const WindowPart& part, Walk& ahead, const Pi
   const char* const end = piece.begin + piece.reach;
   const uint64_t most = kBounceBytes / 2 / grain * grain;  // content that is read may overlap
   for (uint64_t done = 0; done < piece.bytes;) {
-    const uint64_t left = piece.bytes - done < most ? piece.bytes - done : most;
+    const uint64_t left = std::min<uint64_t>(piece.bytes - done, most);
     const Piece part_of_it = next_piece(ahead, left_in_block(part, ahead.piece()), left, grain);
     action.before_hold(bounce, part_of_it.bytes);
     const PeerRange range = range_of(part, part_of_it, write);

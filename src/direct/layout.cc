@@ -139,8 +139,8 @@ Span span_of(const Content& content) {
   const Layout& layout = *content.layout;
   const auto elements = static_cast<int64_t>((content.bytes + layout.element_bytes - 1) / layout.element_bytes);
   const int64_t reach = (elements - 1) * layout.extent;
-  const int64_t low = layout.first + (reach < 0 ? reach : 0);
-  const int64_t high = layout.end + (reach > 0 ? reach : 0);
+  const int64_t low = layout.first + std::min<int64_t>(reach, 0);
+  const int64_t high = layout.end + std::max<int64_t>(reach, 0);
   return {content.address + low, static_cast<uint64_t>(high - low)};
 }
 
@@ -184,7 +184,7 @@ void Walk::skip(uint64_t bytes) {
       bytes -= elements * layout_->element_bytes;
     } else {
       uint64_t pieces = bytes / run.bytes;
-      pieces = pieces < run.count - in_run_ ? pieces : run.count - in_run_;
+      pieces = std::min(pieces, run.count - in_run_);
       in_run_ += pieces;
       left_ -= pieces * run.bytes;
       bytes -= pieces * run.bytes;
@@ -211,7 +211,7 @@ Walk::Row Walk::row_ahead(uint64_t bytes) const {
   }
   const Run& run = layout_->run[run_];
   const uint64_t there = run.count - in_run_;
-  return {run.stride, there < left_ / bytes ? there : left_ / bytes};
+  return {run.stride, std::min(there, left_ / bytes)};
 }
 
 Walk::Row Walk::rows_ahead(const Row& row, uint64_t bytes) const {
@@ -255,7 +255,7 @@ static uint64_t copy_pieces_ahead(Walk& to, Walk& from, uint64_t piece, uint64_t
     const Walk::Row rows_in = to.rows_ahead(into, piece);
     const Walk::Row rows_out = from.rows_ahead(out, piece);
     uint64_t rows = std::min(rows_in.count, rows_out.count);
-    rows = rows < most / count ? rows : most / count;
+    rows = std::min(rows, most / count);
     grid.outer = {rows_in.step, rows_out.step, rows};
   }
   copy_grid(grid);

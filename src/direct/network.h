@@ -19,7 +19,7 @@ struct NetworkFunctions {
   NetworkTransfer* (*send_piece)(int rank, int tag, const void* from, uint64_t bytes);
   NetworkTransfer* (*receive_piece)(int rank, int tag, void* into, uint64_t bytes);
   /// Whether it is done; then it is gone.
-  bool (*is_done)(NetworkTransfer* transfer);
+  bool (*test)(NetworkTransfer* transfer);
   /// The next record that has come, and the rank that sent it; nullptr if there is none. It stays until the next call.
   const void* (*next_record)(int& rank, uint64_t& bytes);
 };

@@ -206,7 +206,7 @@ SendOutcome Endpoint::send(int member, const Envelope& envelope, const Content& 
       __builtin_prefetch(content.address + ahead, 0);
     }
   }
-  while (!is_over(sending)) {
+  while (!finish_if_over(sending)) {
     if (looks-- == 0 || threads_.are_several()) {
       return SendOutcome::kPending;
     }
@@ -261,7 +261,7 @@ void Endpoint::help_receiver(Sending& sending) {
   }
 }
 
-bool Endpoint::is_over(Sending* sending) {
+bool Endpoint::finish_if_over(Sending* sending) {
   const TransferState state = transfer_of(sending->record).state.load(std::memory_order_acquire);
   const bool leaves_aside =
       state == TransferState::kAcknowledged ||
@@ -299,10 +299,10 @@ bool Endpoint::is_over(Sending* sending) {
   return true;
 }
 
-bool Endpoint::is_finished(Sending* sending) {
+bool Endpoint::try_to_finish(Sending* sending) {
   help_receiver(*sending);
   const Guard guard(*this);
-  return is_over(sending);
+  return finish_if_over(sending);
 }
 
 bool Endpoint::cancel(Sending* sending, bool* cancelled) {

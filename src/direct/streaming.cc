@@ -127,7 +127,7 @@ bool Endpoint::move_stream(Receiving& receiving) {
   while (receiving.streamed < written) {
     const uint64_t in_ring = receiving.streamed % sharing.ring_bytes;
     uint64_t step = written - receiving.streamed;
-    step = step < sharing.ring_bytes - in_ring ? step : sharing.ring_bytes - in_ring;
+    step = std::min(step, sharing.ring_bytes - in_ring);
     const uint64_t room = receiving.into.bytes > receiving.streamed ? receiving.into.bytes - receiving.streamed : 0;
     const uint64_t kept = std::min(step, room);
     if (kept > 0) {

@@ -1,6 +1,7 @@
 // See strided_copy.h.
 #include "direct/strided_copy.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "direct/copy.h"
@@ -38,9 +39,9 @@ void copy_in_tiles(const Grid& grid, const Row& copy) {
     return;
   }
   for (uint64_t row = 0; row < grid.outer.count; row += kTile) {
-    const uint64_t rows = grid.outer.count - row < kTile ? grid.outer.count - row : kTile;
+    const uint64_t rows = std::min<uint64_t>(grid.outer.count - row, kTile);
     for (uint64_t column = 0; column < grid.inner.count; column += kTile) {
-      const uint64_t columns = grid.inner.count - column < kTile ? grid.inner.count - column : kTile;
+      const uint64_t columns = std::min<uint64_t>(grid.inner.count - column, kTile);
       char* to = grid.to + static_cast<int64_t>(row) * grid.outer.to + static_cast<int64_t>(column) * grid.inner.to;
       const char* from =
           grid.from + static_cast<int64_t>(row) * grid.outer.from + static_cast<int64_t>(column) * grid.inner.from;

@@ -1,6 +1,8 @@
 // See transfer.h.
 #include "direct/transfer.h"
 
+#include <algorithm>
+
 #include "direct/copy.h"
 #include "direct/peer_memory.h"
 
@@ -20,7 +22,7 @@ Pieces copy_pieces(Sharing& sharing, const Content& from, const Content& to, con
       return Pieces::kOthersGoOn;
     }
     const uint64_t begin = piece * piece_bytes;
-    const uint64_t end = begin + piece_bytes < sharing.copied_bytes ? begin + piece_bytes : sharing.copied_bytes;
+    const uint64_t end = std::min<uint64_t>(begin + piece_bytes, sharing.copied_bytes);
     if (is_plain) {
       expect_use(from.address + begin, end - begin);
       expect_use(to.address + begin, end - begin);

@@ -14,10 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "heap/held_arguments.h"
-#include "pager/signals.h"
+#include "pager/pager.h"
 
 extern "C" {  // not declared by newer headers
 int __xstat(int version, const char* path, struct stat* out) noexcept;
@@ -198,7 +200,7 @@ HEADROOM_EXPORT int ppoll(pollfd* files, nfds_t count, const timespec* timeout, 
   return real_ppoll.get()(files, count, timeout, pager::without_fault_signal(mask, place));
 }
 HEADROOM_EXPORT int select(int count, fd_set* in, fd_set* out, fd_set* other, timeval* timeout) {
-  const size_t bytes = (static_cast<size_t>(count > 0 ? count : 0) + 63) / 64 * 8;
+  const size_t bytes = (static_cast<size_t>(std::max(count, 0)) + 63) / 64 * 8;
   const HeldArgument held_in(in, bytes, true);
   const HeldArgument held_out(out, bytes, true);
   const HeldArgument held_other(other, bytes, true);

@@ -8,6 +8,8 @@
 #include <limits.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include "heap/held_calls.h"
 
 namespace headroom::heap {
@@ -18,7 +20,7 @@ class HeldArgument {
   HeldArgument(const void* address, size_t bytes, bool write)
       : address_(address != nullptr && !pager::engine_serves_kernel() && is_ours(address, bytes) ? address : nullptr),
         // No more than may be held: such calls do not use the room that they are given beyond that.
-        bytes_(address_ == nullptr || bytes < largest_hold() ? bytes : largest_hold()),
+        bytes_(address_ == nullptr ? bytes : std::min(bytes, largest_hold())),
         write_(write) {
     if (address_ != nullptr) {
       heap::hold(address_, bytes_, write_);

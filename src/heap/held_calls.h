@@ -186,7 +186,7 @@ ssize_t in_pieces(const void* buffer, size_t bytes, bool kernel_writes, Call cal
   do {
     const char* at = static_cast<const char*>(buffer) + done;
     const size_t most = holdable_now();
-    const size_t piece = bytes - done < most ? bytes - done : most;
+    const size_t piece = std::min<size_t>(bytes - done, most);
     const iovec vector = {const_cast<char*>(at), piece};
     ssize_t result = 0;
     {

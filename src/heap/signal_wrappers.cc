@@ -9,10 +9,11 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include <algorithm>
+
 #include "heap/heap.h"
 #include "heap/real_function.h"
 #include "pager/pager.h"
-#include "pager/signals.h"
 
 #define HEADROOM_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -61,7 +62,7 @@ void keep_stack_resident(const void* stack, size_t bytes) {
   }
   // The kernel writes to a thread's control block, at the upper end of its stack, when the thread has ended; nobody serves a
   // fault of such a thread, and a thread that joins it would wait for ever.
-  const size_t pinned = pager::engine_serves_kernel() && bytes > kControlBlock ? kControlBlock : bytes;
+  const size_t pinned = pager::engine_serves_kernel() ? std::min<size_t>(bytes, kControlBlock) : bytes;
   pager::pin(static_cast<const char*>(stack) + (bytes - pinned), pinned);
 }
 

@@ -55,7 +55,7 @@ void* allocate_specially(size_t bytes, size_t alignment, bool zeroed);
 // One bit a block of the partition: it belongs to a chunk of jemalloc's. Set with a chunk's first use, never cleared.
 extern std::atomic<uint64_t> chunk_blocks[arena::kPartitionBytes / arena::kBlockBytes / 64];
 inline uint64_t block_at(const void* address) {
-  return (reinterpret_cast<uintptr_t>(address) - pager::detail::the_partition.base) / arena::kBlockBytes;
+  return (reinterpret_cast<uintptr_t>(address) - pager::partition().base) / arena::kBlockBytes;
 }
 }  // namespace detail
 inline void* allocate_small(size_t bytes, size_t alignment, bool zeroed, const void* caller) {

@@ -126,7 +126,7 @@ class Parts {
     heap::HeldTogether held;
     while (index_ < count_ && bytes < most) {
       const size_t left = vectors_[index_].iov_len - used_;
-      const size_t piece = left < most - bytes ? left : most - bytes;
+      const size_t piece = std::min<size_t>(left, most - bytes);
       part_[filled] = {static_cast<char*>(vectors_[index_].iov_base) + used_, piece};
       if (!heap::may_hold(held.with(part_[filled])) && filled > 0) {
         break;
@@ -180,7 +180,7 @@ ssize_t receive_copy(int socket, msghdr* message, int flags) {
   size_t left = static_cast<size_t>(result) < bytes ? static_cast<size_t>(result) : bytes;
   trace::count(trace::Counter::kBouncedBytes, left);
   for (size_t index = 0; left > 0; ++index) {
-    const size_t piece = left < message->msg_iov[index].iov_len ? left : message->msg_iov[index].iov_len;
+    const size_t piece = std::min<size_t>(left, message->msg_iov[index].iov_len);
     memcpy(message->msg_iov[index].iov_base, at, piece);
     at += piece;
     left -= piece;

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "arena/arena.h"
 #include "arena/whole_blocks.h"
 #include "base/log.h"
@@ -183,7 +185,7 @@ bool copy_populated(uintptr_t address, uint64_t span_bytes, uint64_t offset) {
   uint64_t entries[512] = {};
   for (uintptr_t at = span.begin; at < span.end;) {
     const uint64_t left = (span.end - at) / kPageBytes;
-    const uint64_t pages = left < 512 ? left : 512;
+    const uint64_t pages = std::min<uint64_t>(left, 512);
     const long bytes = system_call(SYS_pread64, map, entries, pages * sizeof(uint64_t), at / kPageBytes * sizeof(uint64_t));
     const bool known = !base::is_error(map) && bytes == static_cast<long>(pages * sizeof(uint64_t));
     for (uint64_t page = 0; page < pages; ++page, at += kPageBytes) {

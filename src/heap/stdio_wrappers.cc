@@ -2,6 +2,8 @@
 // passed through a buffer on the stack, piece by piece.
 #include <stdio.h>
 
+#include <algorithm>
+
 #include "heap/held_calls.h"
 #include "trace/counters.h"
 
@@ -46,7 +48,7 @@ size_t bounced(size_t size, size_t count, Transfer transfer) {
   const size_t total = size * count;
   size_t done = 0;
   while (done < total) {
-    const size_t piece = total - done < sizeof bounce ? total - done : sizeof bounce;
+    const size_t piece = std::min<size_t>(total - done, sizeof bounce);
     const size_t moved = transfer(bounce, done, piece);
     trace::count(trace::Counter::kBouncedBytes, moved);
     done += moved;

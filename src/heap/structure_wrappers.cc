@@ -15,8 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "heap/held_arguments.h"
-#include "pager/signals.h"
+#include "pager/pager.h"
 
 namespace {
 
@@ -161,7 +163,7 @@ HEADROOM_EXPORT int epoll_pwait(int file, epoll_event* events, int most, int tim
   return real_epoll_pwait.get()(file, events, most, timeout, pager::without_fault_signal(mask, place));
 }
 HEADROOM_EXPORT int pselect(int count, fd_set* in, fd_set* out, fd_set* other, const timespec* timeout, const sigset_t* mask) {
-  const size_t bytes = (static_cast<size_t>(count > 0 ? count : 0) + 63) / 64 * 8;
+  const size_t bytes = (static_cast<size_t>(std::max(count, 0)) + 63) / 64 * 8;
   const HeldArgument held_in(in, bytes, true);
   const HeldArgument held_out(out, bytes, true);
   const HeldArgument held_other(other, bytes, true);

@@ -48,7 +48,7 @@ ssize_t by_copy(const iovec* vectors, int count, size_t bytes, bool kernel_write
   size_t left = kernel_writes && result > 0 ? static_cast<size_t>(result) : 0;
   at = static_cast<char*>(copy.address);
   for (int index = 0; left > 0; ++index) {
-    const size_t piece = left < vectors[index].iov_len ? left : vectors[index].iov_len;
+    const size_t piece = std::min<size_t>(left, vectors[index].iov_len);
     memcpy(vectors[index].iov_base, at, piece);
     at += piece;
     left -= piece;
@@ -83,7 +83,7 @@ bool read_claimed(int file, size_t bytes, ReadAt read_at, ssize_t& result) {
     return false;
   }
   const off_t left = status.st_size - position;
-  const off_t wanted = left < static_cast<off_t>(bytes) ? left : static_cast<off_t>(bytes);
+  const off_t wanted = std::min<off_t>(left, static_cast<off_t>(bytes));
   const off_t end = lseek(file, wanted, SEEK_CUR);  // by now another one's position, maybe
   if (end < 0) {
     return false;
@@ -92,7 +92,7 @@ bool read_claimed(int file, size_t bytes, ReadAt read_at, ssize_t& result) {
   result = std::min(result, wanted);  // bytes by which the file has grown belong to the next read
   if (result < wanted) {
     const int saved_errno = errno;
-    (void)lseek(file, (result > 0 ? result : 0) - wanted, SEEK_CUR);
+    (void)lseek(file, std::max<off_t>(result, 0) - wanted, SEEK_CUR);
     errno = saved_errno;
   }
   return true;
@@ -324,7 +324,7 @@ struct RemotePart {
     piece = std::min(piece, room);
     const auto first = reinterpret_cast<uint64_t>(target.iov_base);
     const uint64_t new_begin = std::min(first, begin);
-    const uint64_t new_end = first + piece > end ? first + piece : end;
+    const uint64_t new_end = std::max<uint64_t>(first + piece, end);
     if (piece == 0 || count == kMost || (count > 0 && new_end - new_begin > most)) {
       return false;
     }

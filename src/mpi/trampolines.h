@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "collio/functions.h"
-#include "direct/endpoint.h"
+#include "direct/endpoint_functions.h"
 #include "direct/window.h"
 #include "mpi/function_table.h"
 #include "sched/scheduler.h"
@@ -82,7 +82,7 @@ struct CoreFunctions {
   void (*count_passed_collective)(CollectivePassedFor why, bool alone);
   bool (*open_direct)(const int* members, int count);
   bool (*reductions_direct)();
-  bool (*wants_between)();                        // own matching of messages between nodes
+  bool (*try_to_open_between)();                  // own matching of messages between nodes
   void (*use_between)(bool on, bool has_others);  // the job has agreed; whether it is on several nodes
   void (*count_direct_collective)(bool alone);
   void (*count_started_collective)();

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "base/system_calls.h"
 
 namespace headroom::node {
@@ -31,7 +33,7 @@ bool read_text(const char* path, char* text, size_t room) {
   }
   const long bytes = system_call(SYS_read, file, text, room - 1);
   (void)system_call(SYS_close, file);
-  text[bytes > 0 ? bytes : 0] = 0;
+  text[std::max<long>(bytes, 0)] = 0;
   return bytes > 0;
 }
 

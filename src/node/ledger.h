@@ -29,7 +29,7 @@
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 10;                // to be changed with the layout of anything that ranks share
+inline constexpr uint32_t kLedgerVersion = 11;                // to be changed with the layout of anything that ranks share
 // A session has kFewestPlaces, or as many times two as its node's processes need (session.h); kMaxMembers at most.
 inline constexpr int kFewestPlaces = 256;
 inline constexpr int kMaxMembers = 1024;
@@ -173,15 +173,20 @@ struct RemoteWrite {
   std::atomic<uint64_t> end;
 };
 
+/// The facts of its MPI library (mpi/).
+struct MemberMpi {
+  std::atomic<uint32_t> nonblocking_collectives;  // 1: it waits in collectives by their nonblocking forms
+  char abi[16];                                   // its binary interface
+};
+
 /// A process of the node session: the part of it that others see, by layer.
 struct alignas(64) Member {
   std::atomic<uint32_t> state;  // MemberState, and the number of the place's use: state_of(), state_in()
   std::atomic<int32_t> pid;
-  std::atomic<uint32_t> counted;                  // 1: it is one of `alive`; the process that sets it to 0 takes it off
-  std::atomic<int32_t> rank;                      // of MPI_COMM_WORLD; -1 before MPI_Init
-  std::atomic<uint32_t> in_mpi;                   // MpiState
-  std::atomic<uint32_t> replacing;                // execve() has been called: unless that fails, everything of it is gone
-  std::atomic<uint32_t> nonblocking_collectives;  // 1: it waits in collectives by their nonblocking forms (mpi/)
+  std::atomic<uint32_t> counted;    // 1: it is one of `alive`; the process that sets it to 0 takes it off
+  std::atomic<int32_t> rank;        // of MPI_COMM_WORLD; -1 before MPI_Init
+  std::atomic<uint32_t> in_mpi;     // MpiState
+  std::atomic<uint32_t> replacing;  // execve() has been called: unless that fails, everything of it is gone
   MemberTurns turns;
   MemberMemory memory;
   MemberPager pager;
@@ -189,8 +194,8 @@ struct alignas(64) Member {
   MemberPartition partition;
   RemoteWrite remote_write;
   std::atomic<uint64_t> counters[trace::kCounterCount];
+  MemberMpi mpi;
   char executable[64];
-  char abi[16];
 };
 
 inline bool is_in_mpi(const Member& member) {

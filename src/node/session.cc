@@ -13,6 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "base/own_descriptors.h"
@@ -166,7 +168,7 @@ bool take_member_slot(Session& session) {
 void read_executable_name(char* out, size_t bytes) {
   char path[4096];
   const long length = system_call(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path - 1);
-  path[length > 0 ? length : 0] = 0;
+  path[std::max<long>(length, 0)] = 0;
   const char* slash = strrchr(path, '/');
   const char* name = slash != nullptr ? slash + 1 : path;
   size_t kept = strnlen(name, bytes);

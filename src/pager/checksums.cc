@@ -32,7 +32,7 @@ void note_written(uint64_t offset, const void* memory, uint64_t bytes) {
   }
 }
 
-bool is_what_was_written(uint64_t offset, const void* memory, uint64_t bytes) {
+bool compare_with_written(uint64_t offset, const void* memory, uint64_t bytes) {
   if (checksums == nullptr) {
     return true;
   }

@@ -14,6 +14,6 @@ bool open_checksums(uint64_t pages);
 void note_written(uint64_t offset, const void* memory, uint64_t bytes);
 
 /// Whether `memory`, read from there, is what was written; true without checksums.
-bool is_what_was_written(uint64_t offset, const void* memory, uint64_t bytes);
+bool compare_with_written(uint64_t offset, const void* memory, uint64_t bytes);
 
 }  // namespace headroom::pager

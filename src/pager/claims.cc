@@ -91,7 +91,7 @@ void discard_blocks(uint64_t block, uint64_t count) {
         unpin(each);
       }
       note_touched();
-      arena::punch(detail::the_partition, block, count);
+      arena::punch(partition(), block, count);
       trace::count(trace::Counter::kBlocksDiscarded, count);
       return;
     }
@@ -121,11 +121,11 @@ void unclaim_blocks(uint64_t count) {
 Status grow(uint64_t bytes) {
   {
     const TransitionHolder lock;
-    if (bytes <= detail::the_partition.committed.load(std::memory_order_relaxed)) {
+    if (bytes <= partition().committed.load(std::memory_order_relaxed)) {
       return Status::kOk;
     }
     if (!is_armed()) {
-      return arena::commit(detail::the_partition, bytes, true);
+      return arena::commit(partition(), bytes, true);
     }
   }
   Request request = {};
@@ -149,7 +149,7 @@ Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
   hold_all(true);
   Status status = copy(address, bytes, offset) ? Status::kOk : Status::kNoMemory;
   if (status == Status::kOk) {
-    status = arena::add_static_region(detail::the_partition, address, bytes, offset);
+    status = arena::add_static_region(partition(), address, bytes, offset);
   }
   if (status == Status::kOk && is_armed()) {
     Request request = {};

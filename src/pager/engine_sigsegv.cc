@@ -76,7 +76,7 @@ namespace {
 
 /// Whether the block is here and its rights are the program's own affair, so that the fault is too. It may also be a fault from
 /// before it was pinned, so the access is repeated once.
-bool is_programs_own_fault(uintptr_t address, uint64_t block, bool& repeat) {
+bool note_programs_own_fault(uintptr_t address, uint64_t block, bool& repeat) {
   static thread_local uintptr_t repeated __attribute__((tls_model("initial-exec"))) = 0;
   const uint64_t here = arena::kPinned | arena::kMapped | arena::kWritable;
   const uint64_t word = partition().blocks[block].load(std::memory_order_acquire);
@@ -100,7 +100,7 @@ bool serve_signal_fault(const siginfo_t& info, const void* context) {
     return false;  // the program's own fault
   }
   bool repeat = false;
-  if (is_armed() && is_programs_own_fault(address, arena::block_of(offset), repeat)) {
+  if (is_armed() && note_programs_own_fault(address, arena::block_of(offset), repeat)) {
     return repeat;
   }
   const int saved_errno = errno;

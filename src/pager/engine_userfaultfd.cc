@@ -152,7 +152,7 @@ class UserfaultfdEngine final : public FaultEngine {
 
   int read_faults(Fault* out, int most) override {
     uffd_msg messages[16];
-    const int room = most < 16 ? most : 16;
+    const int room = std::min(most, 16);
     const long bytes = system_call(SYS_read, descriptor_, messages, sizeof(uffd_msg) * static_cast<size_t>(room));
     int found = 0;
     for (long at = 0; at < bytes; at += static_cast<long>(sizeof(uffd_msg))) {

@@ -104,7 +104,7 @@ void stop(Watched& allocation, uint64_t given_up_from, uint64_t given_up_to) {
 }
 
 /// Whether several MiB in a row have memory. Goes on where the last look has ended.
-bool is_filled(Watched& allocation) {
+bool look_whether_filled(Watched& allocation) {
   const uint64_t end = allocation.offset + allocation.bytes;
   uint64_t at = allocation.looked_up_to;
   for (int piece = 0; piece < kPiecesALook; ++piece) {
@@ -143,7 +143,7 @@ bool all_memory_is_near() {
 
 /// The window from `from` on, twice as long as the one before; false if there is nothing left to touch.
 bool begin_window(Watched& allocation, uint64_t from) {
-  const uint64_t twice = allocation.window * 2 < kLargestWindow ? allocation.window * 2 : kLargestWindow;
+  const uint64_t twice = std::min<uint64_t>(allocation.window * 2, kLargestWindow);
   allocation.window = allocation.window == 0 ? kFirstWindow : twice;
   const uint64_t end = (allocation.offset + allocation.bytes) / kPageBytes * kPageBytes;
   const uint64_t begin = (from + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -242,7 +242,7 @@ bool set_window_aside(Watched& allocation, uint64_t from, uint64_t seen_from, ui
   }
   allocation.node = node;
   allocation.left_to = begin;
-  const uint64_t twice = allocation.window * 2 < kMostAside ? allocation.window * 2 : kMostAside;
+  const uint64_t twice = std::min<uint64_t>(allocation.window * 2, kMostAside);
   allocation.window = allocation.window == 0 ? kFirstWindow : twice;
   allocation.aside_from = allocation.aside_from < allocation.window_end ? allocation.aside_from : begin;
   const uint64_t window_end = end - begin < allocation.window ? end : begin + allocation.window;
@@ -343,10 +343,10 @@ bool look_at(Watched& allocation, uint64_t now) {
   if (allocation.window != 0) {
     return go_on_touching(allocation, now);
   }
-  if (!is_filled(allocation)) {
+  if (!look_whether_filled(allocation)) {
     return schedule_next_look(allocation, now);
   }
-  if (detail::the_partition.blocks_are_pages) {
+  if (partition().blocks_are_pages) {
     const uint64_t to = allocation.looked_up_to;
     if (set_window_aside(allocation, to, to - kInARow, to, now)) {
       return true;
@@ -420,8 +420,8 @@ int look_at_first_touch() {
 
 void look_for_first_touch(const void* address, uint64_t bytes) {
   constexpr uint64_t kFrom = 16 << 20;
-  const bool is_of_use = detail::the_partition.huge_pages != arena::HugePages::kEverywhere &&
-                         (all_memory_is_near() || detail::the_partition.blocks_are_pages);
+  const bool is_of_use =
+      partition().huge_pages != arena::HugePages::kEverywhere && (all_memory_is_near() || partition().blocks_are_pages);
   if (bytes < kFrom || !is_of_use) {
     return;
   }
@@ -430,7 +430,7 @@ void look_for_first_touch(const void* address, uint64_t bytes) {
     if (is_armed()) {
       return;
     }
-    watch_first_touch(reinterpret_cast<uintptr_t>(address) - detail::the_partition.base, bytes);
+    watch_first_touch(reinterpret_cast<uintptr_t>(address) - partition().base, bytes);
   }
   nudge();
 }

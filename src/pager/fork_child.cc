@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "base/all_rights.h"
 #include "base/kernel_abi.h"
 #include "base/log.h"
@@ -104,7 +106,7 @@ void receive_by_stream(int socket) {
       break;
     }
     for (uint64_t left = kBlockBytes - view.bytes; left > 0;) {  // the end of a static region's last block
-      const uint64_t piece = left < sizeof rest ? left : sizeof rest;
+      const uint64_t piece = std::min<uint64_t>(left, sizeof rest);
       if (!read_all(socket, rest, piece)) {
         break;
       }

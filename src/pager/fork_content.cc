@@ -92,7 +92,7 @@ const char* content_of(uint64_t block) {
       const long failed = read_back(place);
       const bool has_pages = state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages;
       const bool right =
-          has_pages ? absent_pages_are_right(block, bounce) : is_what_was_written(block * kBlockBytes, bounce, kBlockBytes);
+          has_pages ? absent_pages_are_right(block, bounce) : compare_with_written(block * kBlockBytes, bounce, kBlockBytes);
       if (failed != 0 || !right) {
         base::die("reading memory back from the storage in %s for a forked child failed: %s", base::settings().storage,
                   strerror(failed != 0 ? static_cast<int>(-failed) : EIO));
@@ -137,7 +137,7 @@ long map_in_child(int descriptor, uintptr_t address, uint64_t bytes) {
   uint64_t step = bytes;
   while (done < bytes) {
     uffdio_continue request = {};
-    request.range = {address + done, bytes - done < step ? bytes - done : step};
+    request.range = {address + done, std::min(bytes - done, step)};
     const long result = system_call(SYS_ioctl, descriptor, UFFDIO_CONTINUE, &request);
     done += request.mapped > 0 ? static_cast<uint64_t>(request.mapped) : 0;
     if (!base::is_error(result)) {

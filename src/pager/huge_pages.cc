@@ -245,13 +245,13 @@ void forget_huge_pages(uint64_t first, uint64_t count) {
 
 void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
   constexpr uint64_t kSize = kHugePageBytes;
-  const uint64_t begin = reinterpret_cast<uintptr_t>(address) - detail::the_partition.base;
+  const uint64_t begin = reinterpret_cast<uintptr_t>(address) - partition().base;
   // The leave ends with the memory that it was given for: a huge page would fill memory that nobody has claimed.
   const uint64_t first = may ? (begin + kSize - 1) / kSize : begin / kSize;
   const uint64_t last = may ? (begin + bytes) / kSize : (begin + bytes + kSize - 1) / kSize;
-  const uint64_t committed = detail::the_partition.committed.load(std::memory_order_acquire) / kSize;
+  const uint64_t committed = partition().committed.load(std::memory_order_acquire) / kSize;
   const uint64_t end = std::min(last, committed);
-  if (first >= end || detail::the_partition.huge_pages == HugePages::kNowhere) {
+  if (first >= end || partition().huge_pages == HugePages::kNowhere) {
     return;
   }
   // Looked at before the lock, which costs two system calls: only the memory's owner lets its pages be huge.
@@ -270,7 +270,7 @@ void let_have_huge_pages(const void* address, uint64_t bytes, bool may) {
     return;
   }
   trace::count(trace::Counter::kHugeBytesAsked, may ? (end - first) * kSize : 0);
-  arena::let_have_huge_pages(detail::the_partition.base + first * kSize, (end - first) * kSize, may);
+  arena::let_have_huge_pages(partition().base + first * kSize, (end - first) * kSize, may);
   for (uint64_t page = first; may && page < end; ++page) {
     state.may_be_huge[page].store(true, std::memory_order_relaxed);  // for good: it may be one when it may no longer become one
   }

@@ -106,7 +106,7 @@ int64_t measure() {
       continue;
     }
     const int64_t counted = ours ? -1 : base::bytes_in_field(line, shared ? "Pss:" : "Anonymous:");
-    (messages ? message_bytes : total) += counted > 0 ? counted : 0;
+    (messages ? message_bytes : total) += std::max<int64_t>(counted, 0);
   }
   return total == 0 ? 0 : total + not_reserved(message_bytes) + measure_status("VmPTE:");
 }

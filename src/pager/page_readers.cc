@@ -1,6 +1,8 @@
 // See page_readers.h.
 #include "pager/page_readers.h"
 
+#include <algorithm>
+
 namespace headroom::pager {
 namespace {
 
@@ -15,13 +17,13 @@ constexpr int64_t kFarthest = 1 << 12;  // pages: a row of 16 MiB
 PagesAhead PageReaders::go_on(Reader& reader, int64_t page) {
   reader.used_at = ++clock_;
   reader.last = page;
-  reader.window = reader.window == 0 ? kFirstWindow : reader.window * 2 < kLargestWindow ? reader.window * 2 : kLargestWindow;
+  reader.window = reader.window == 0 ? kFirstWindow : std::min(reader.window * 2, kLargestWindow);
   const int64_t direction = reader.step > 0 ? 1 : -1;
   const int64_t nearest = page + reader.step;
   reader.next = (reader.next - nearest) * direction > 0 ? reader.next : nearest;
   const int64_t farthest = page + reader.step * reader.window;
   const int64_t count = (farthest - reader.next) / reader.step + 1;
-  const PagesAhead ahead = {reader.next, reader.step, count > 0 ? count : 0};
+  const PagesAhead ahead = {reader.next, reader.step, std::max<int64_t>(count, 0)};
   if (ahead.count > 0) {
     const int64_t middle = page + reader.step * (reader.window / 2);
     reader.marker = (middle - ahead.first) * direction > 0 ? middle : ahead.first;

@@ -72,26 +72,25 @@ Status start_once() {
 Status start_as_member() {
   const base::Settings& settings = base::settings();
   arena::lay_out_partitions(the_session.ledger->places);
-  if (arena::open_partition(detail::the_partition, the_session.index, may_have_huge_pages()) != Status::kOk) {
+  if (arena::open_partition(partition(), the_session.index, may_have_huge_pages()) != Status::kOk) {
     return Status::kUnavailable;
   }
-  base::log_debug(
-      base::Part::kNode, "member %d of job '%s', budget %.1f MiB, huge pages %s", the_session.index, settings.job,
-      static_cast<double>(the_session.ledger->budget) / (1 << 20),
-      detail::the_partition.huge_pages == arena::HugePages::kNowhere ? "nowhere" : "where the program may have them");
+  base::log_debug(base::Part::kNode, "member %d of job '%s', budget %.1f MiB, huge pages %s", the_session.index, settings.job,
+                  static_cast<double>(the_session.ledger->budget) / (1 << 20),
+                  partition().huge_pages == arena::HugePages::kNowhere ? "nowhere" : "where the program may have them");
   state.session = &the_session;
-  state.partition = &detail::the_partition;
+  state.partition = &partition();
   node::Member& self = *the_session.self;
   trace::move_counters(self.counters);
   self.pager.engine.store(static_cast<uint32_t>(state.engine->kind()), std::memory_order_relaxed);
   self.pager.store.store(static_cast<uint32_t>(state.store->kind()), std::memory_order_relaxed);
   self.pager.store_direct.store(state.files.direct ? 1 : 0, std::memory_order_relaxed);
-  self.partition.descriptor.store(detail::the_partition.descriptor, std::memory_order_relaxed);
-  self.partition.bytes.store(detail::the_partition.limit.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  self.partition.inode.store(arena::inode_of(detail::the_partition.descriptor), std::memory_order_release);
-  self.partition.table_descriptor.store(detail::the_partition.table_descriptor, std::memory_order_relaxed);
-  self.partition.table_inode.store(arena::inode_of(detail::the_partition.table_descriptor), std::memory_order_release);
-  const uint64_t blocks = detail::the_partition.limit / arena::kBlockBytes;
+  self.partition.descriptor.store(partition().descriptor, std::memory_order_relaxed);
+  self.partition.bytes.store(partition().limit.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  self.partition.inode.store(arena::inode_of(partition().descriptor), std::memory_order_release);
+  self.partition.table_descriptor.store(partition().table_descriptor, std::memory_order_relaxed);
+  self.partition.table_inode.store(arena::inode_of(partition().table_descriptor), std::memory_order_release);
+  const uint64_t blocks = partition().limit / arena::kBlockBytes;
   state.may_touch_ahead = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   state.may_be_huge = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   const base::Result<int> requests = open_request_descriptor();
@@ -100,7 +99,7 @@ Status start_as_member() {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }
-  if (settings.checksums == base::ChecksumsChoice::kOn && !open_checksums(detail::the_partition.limit / arena::kPageBytes)) {
+  if (settings.checksums == base::ChecksumsChoice::kOn && !open_checksums(partition().limit / arena::kPageBytes)) {
     base::die("--checksums on: no address space for them (see `ulimit -v`)");
   }
   if (*settings.trace != 0 && trace::open_labels(blocks) && trace::open_trace(settings.trace)) {
@@ -143,13 +142,11 @@ Status start() {
   return progress.load(std::memory_order_acquire) == 2 ? Status::kOk : Status::kUnavailable;
 }
 
-arena::Partition& partition() { return detail::the_partition; }
-
 bool give_addresses_up(uintptr_t from) {
-  if (progress.load(std::memory_order_acquire) != 2 || !arena::give_addresses_up(detail::the_partition, from)) {
+  if (progress.load(std::memory_order_acquire) != 2 || !arena::give_addresses_up(partition(), from)) {
     return false;
   }
-  const uint64_t left = detail::the_partition.limit.load(std::memory_order_relaxed);
+  const uint64_t left = partition().limit.load(std::memory_order_relaxed);
   the_session.self->partition.bytes.store(left, std::memory_order_relaxed);
   if (left < static_cast<uint64_t>(the_session.ledger->budget) * 2) {
     base::log_warning(
@@ -187,8 +184,8 @@ bool overlaps(const void* address, uint64_t bytes) {
 
 void* alias_of(const void* address) {
   uint64_t offset = 0;
-  (void)arena::find_offset(detail::the_partition, reinterpret_cast<uintptr_t>(address), offset);
-  return reinterpret_cast<void*>(detail::the_partition.alias + offset);
+  (void)arena::find_offset(partition(), reinterpret_cast<uintptr_t>(address), offset);
+  return reinterpret_cast<void*>(partition().alias + offset);
 }
 
 void set_idle(bool idle) { state.idle.store(idle, std::memory_order_relaxed); }

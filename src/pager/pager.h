@@ -32,6 +32,8 @@
 //   P5  a block whose memory forked children map (SHARED) is RESIDENT or WRITING, not WRITABLE, and every hold of it waits.
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -53,7 +55,7 @@ base::Status start();
 inline bool is_running();
 
 inline node::Session& session();
-arena::Partition& partition();
+inline arena::Partition& partition();
 /// Ends this process's partition before address `from`, for a library that needs the addresses behind; false if it is in use.
 /// Not while memory is allocated.
 bool give_addresses_up(uintptr_t from);
@@ -188,7 +190,9 @@ void drop_long_hold(const void* address, uint64_t bytes);
 uint64_t long_hold_room();
 uint64_t pinned_bytes_now();
 
-/// The MPI library may register memory with network cards: the pager watches the memory that the kernel keeps for them.
+/// Whether the pager watches the memory that the kernel keeps for network cards.
+void watch_pins(bool watched);
+/// Whether the MPI library's registrations are to be safe: what windows register is held.
 void expect_registrations(bool expected);
 bool registrations_are_expected();
 /// The memory that the kernel keeps for them now is the library's own; the pager counts memory beyond it.
@@ -277,6 +281,13 @@ bool own_memory_exceeds(int64_t bytes);
 /// Has `function` called, on the pager's thread, when more of this process cannot move than half of its share. One function.
 void call_when_crowded(void (*function)());
 
+/// Whether SIGSEGV is Headroom's, as the engine sigsegv has it (signals.h).
+bool fault_handler_installed();
+/// sigaction() for SIGSEGV as the program sees it.
+void exchange_program_action(const struct sigaction* action, struct sigaction* old);
+/// A mask of the program's without SIGSEGV, where our handler must stay deliverable; it may be put into `place`.
+const sigset_t* without_fault_signal(const sigset_t* set, sigset_t& place);
+
 /// Called at the orderly end of the process: nothing that others need is lost with it.
 void prepare_to_leave();
 
@@ -287,6 +298,7 @@ extern std::atomic<int> progress;  // 0 not started, 1 starting, 2 running, 3 fa
 }  // namespace detail
 inline bool is_running() { return detail::progress.load(std::memory_order_acquire) == 2; }
 inline node::Session& session() { return detail::the_session; }
+inline arena::Partition& partition() { return detail::the_partition; }
 inline bool covers(const void* address) {
   uint64_t offset = 0;
   return detail::the_partition.base != 0 &&

@@ -13,6 +13,7 @@
 namespace headroom::pager {
 namespace {
 
+std::atomic<bool> watched{false};
 std::atomic<bool> expected{false};
 constexpr int64_t kNotYet = -1;  // while MPI begins
 std::atomic<int64_t> library_bytes{kNotYet};
@@ -21,18 +22,19 @@ int64_t measure_pins() { return measure_status("VmPin:"); }
 
 }  // namespace
 
+void watch_pins(bool now_watched) { watched.store(now_watched, std::memory_order_relaxed); }
 void expect_registrations(bool now_expected) { expected.store(now_expected, std::memory_order_relaxed); }
 bool registrations_are_expected() { return expected.load(std::memory_order_relaxed); }
 
 void note_pins_of_library() {
-  if (registrations_are_expected()) {
+  if (watched.load(std::memory_order_relaxed)) {
     library_bytes.store(measure_pins(), std::memory_order_relaxed);
   }
 }
 
 void look_at_pins() {
   const int64_t own = library_bytes.load(std::memory_order_relaxed);
-  if (!registrations_are_expected() || own == kNotYet) {
+  if (!watched.load(std::memory_order_relaxed) || own == kNotYet) {
     return;
   }
   constexpr int64_t kOfMessages = 16 << 20;  // of those that are just being received
@@ -46,9 +48,11 @@ void look_at_pins() {
   before = pinned;
   if (state.armed && grown >= kLooks && state.session->ledger->told_of_pins.exchange(1, std::memory_order_relaxed) == 0) {
     base::log_warning(
-        "the kernel keeps %.1f MiB of this process in memory for a network card, though messages are meant to be copied; what "
-        "it keeps cannot leave, and may be wrong once it moves: unset what chooses transports (UCX_*, FI_*, OMPI_MCA_*)",
-        static_cast<double>(pinned) / (1 << 20));
+        "the kernel keeps %.1f MiB of this process in memory for a network card, %s; what it keeps cannot leave, and may be "
+        "wrong once it moves: unset what chooses transports (%s)",
+        static_cast<double>(pinned) / (1 << 20),
+        registrations_are_expected() ? "though messages are meant to be copied" : "as HEADROOM_TRANSPORTS allows",
+        registrations_are_expected() ? "UCX_*, FI_*, OMPI_MCA_*" : "HEADROOM_TRANSPORTS");
   }
 }
 

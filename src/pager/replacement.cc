@@ -43,12 +43,12 @@ bool Replacement::open(uint64_t blocks) {
 /// How long the passing queue should be where there is room for `room` blocks.
 double Replacement::passing_target(uint64_t room) const {
   const uint64_t part = room / kPassingPart;
-  const uint64_t enough = room / kMostOfLittle < kEnoughPassing ? room / kMostOfLittle : kEnoughPassing;
+  const uint64_t enough = std::min<uint64_t>(room / kMostOfLittle, kEnoughPassing);
   uint64_t larger = std::max(part, enough);
-  larger = larger > readers_ * kOfReader ? larger : readers_ * kOfReader;
+  larger = std::max(larger, readers_ * kOfReader);
   const double least = static_cast<double>(std::max(larger, kLeastPassing));
   const double most = static_cast<double>(room) / 2;
-  return least + grown_ < most ? least + grown_ : most;
+  return std::min(least + grown_, most);
 }
 
 void Replacement::append(uint32_t block, Place place) {
@@ -339,7 +339,7 @@ uint32_t Replacement::after(uint32_t block) const {
 
 uint64_t Replacement::room_ahead(uint64_t room) const {
   const auto ahead = static_cast<uint64_t>(passing_target(room) / 2);
-  return ahead > 2 ? ahead : 2;
+  return std::max<decltype(ahead)>(ahead, 2);
 }
 
 }  // namespace headroom::pager

@@ -121,7 +121,7 @@ int choose_another(int64_t& excess) {
   uint64_t distance = 0;
   int greatest = -1;
   int64_t most = excess_of(*state.session->self, shares);
-  most = most > 0 ? most : 0;
+  most = std::max<int64_t>(most, 0);
   const uint64_t now = base::monotonic_ns();
   for (int next = 0; const Member& member : ledger.used_members()) {
     const int index = next++;

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "base/system_calls.h"
+#include "pager/pager.h"
 
 namespace headroom::pager {
 namespace {

@@ -426,7 +426,7 @@ void page_write_done(uint64_t block) {
 bool absent_pages_are_right(uint64_t block, const char* content) {
   for (uint32_t page = 0; page < kPages; ++page) {
     if ((table[block].present & bit_of(page)) == 0 &&
-        !is_what_was_written(block * kBlockBytes + page * kPageBytes, content + page * kPageBytes, kPageBytes)) {
+        !compare_with_written(block * kBlockBytes + page * kPageBytes, content + page * kPageBytes, kPageBytes)) {
       return false;
     }
   }

@@ -331,7 +331,7 @@ void serve_node_for_a_moment() {
 
 /// Waits a little for room; false if that has taken too long by now.
 bool wait_a_little(int error) {
-  const uint64_t patience_s = base::settings().storage_wait < kLongestWaitS ? base::settings().storage_wait : kLongestWaitS;
+  const uint64_t patience_s = std::min<uint64_t>(base::settings().storage_wait, kLongestWaitS);
   const uint64_t now = base::monotonic_ns();
   pause.since_ns = pause.since_ns == 0 ? now : pause.since_ns;
   if (pause.looks++ >= kSilentLooks) {

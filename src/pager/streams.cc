@@ -110,7 +110,7 @@ uint64_t room_of_one(const Stream& stream) {
     state.resident.serve_readers(count);
   }
   const uint64_t room = state.resident.room_ahead(share_of_memory() / kBlockBytes);
-  const uint64_t part = room / count > 2 ? room / count : 2;
+  const uint64_t part = std::max<uint64_t>(room / count, 2);
   return room > taken + part ? room - taken : part;
 }
 
@@ -171,7 +171,7 @@ void read_ahead(Stream& stream) {
 void extend_by(Stream& stream, int64_t blocks) {
   const auto room = static_cast<int64_t>(room_of_one(stream));
   const int64_t fits = std::max(room, stream.window);
-  const int64_t most = fits < stream.window * 2 ? fits : stream.window * 2;
+  const int64_t most = std::min<int64_t>(fits, stream.window * 2);
   const int64_t farthest = stream.last + stream.direction * (1 + most);
   const int64_t wanted = stream.end + stream.direction * blocks;
   const int64_t end = (farthest - wanted) * stream.direction < 0 ? farthest : wanted;
@@ -223,7 +223,7 @@ void extend_stream(uint64_t number) {
   stream->uses[stream->extended++ % kUsesKnown] = stream->used_at;
   stream->followed = true;
   stream->last = block;
-  stream->window = stream->window * 2 < largest ? stream->window * 2 : largest;
+  stream->window = std::min(stream->window * 2, largest);
   stream->next = (stream->next - block) * direction > 0 ? stream->next : block + direction;
   const int64_t end = block + direction * (1 + stream->window);
   stream->end = (stream->end - end) * direction > 0 ? stream->end : end;

@@ -37,7 +37,7 @@ bool is_right(Kind kind, uint64_t number, uint64_t bytes, const char* buffer) {
   }
   const uint64_t offset = number * (kind == kPages ? arena::kPageBytes : arena::kBlockBytes);
   const void* read = buffer != nullptr ? buffer : reinterpret_cast<const void*>(state.partition->alias + offset);
-  return is_what_was_written(offset, read, bytes);
+  return compare_with_written(offset, read, bytes);
 }
 
 [[noreturn]] void die_of_damage(uint64_t bytes) {

@@ -24,7 +24,7 @@ std::atomic<uint64_t> unmapped_pages{0};
 
 bool rights_are_the_pagers() { return engine() == base::EngineChoice::kSigsegv; }
 
-std::atomic<uint64_t>& word_at(uint64_t page) { return detail::the_partition.unmapped[page / 64]; }
+std::atomic<uint64_t>& word_at(uint64_t page) { return partition().unmapped[page / 64]; }
 
 void set_bits(uint64_t first, uint64_t end, bool on) {
   while (first < end) {
@@ -50,20 +50,20 @@ void for_each_unmapped(uint64_t first, uint64_t end, Each each) {
       continue;
     }
     uint64_t run = page;
-    while (run < end && arena::is_unmapped(detail::the_partition, run * kPageBytes)) {
+    while (run < end && arena::is_unmapped(partition(), run * kPageBytes)) {
       ++run;
     }
     if (run > page) {
       each(page, run);
     }
-    page = run > page ? run : page + 1;
+    page = std::max(run, page + 1);
   }
 }
 
 }  // namespace
 
 void take_access_away(uint64_t offset, uint64_t bytes) {
-  const uint64_t committed = detail::the_partition.committed.load(std::memory_order_acquire);
+  const uint64_t committed = partition().committed.load(std::memory_order_acquire);
   uint64_t first = offset;
   uint64_t end = offset + bytes < committed ? offset + bytes : committed;
   if (rights_are_the_pagers()) {
@@ -75,7 +75,7 @@ void take_access_away(uint64_t offset, uint64_t bytes) {
   }
   const TransitionHolder lock;  // it does not arm meanwhile
   const bool by_bits_alone = rights_are_the_pagers() && is_armed();
-  if (!by_bits_alone && base::is_error(system_call(SYS_mprotect, detail::the_partition.base + first, end - first, PROT_NONE))) {
+  if (!by_bits_alone && base::is_error(system_call(SYS_mprotect, partition().base + first, end - first, PROT_NONE))) {
     return;  // too many mappings: it stays accessible
   }
   set_bits(first / kPageBytes, end / kPageBytes, true);
@@ -89,7 +89,7 @@ bool give_access_back(uint64_t offset, uint64_t bytes) {
   const bool by_bits_alone = rights_are_the_pagers() && is_armed();
   bool all = true;
   for_each_unmapped(offset / kPageBytes, (offset + bytes + kPageBytes - 1) / kPageBytes, [&](uint64_t first, uint64_t end) {
-    if (!by_bits_alone && base::is_error(system_call(SYS_mprotect, detail::the_partition.base + first * kPageBytes,
+    if (!by_bits_alone && base::is_error(system_call(SYS_mprotect, partition().base + first * kPageBytes,
                                                      (end - first) * kPageBytes, PROT_READ | PROT_WRITE))) {
       all = false;
       return;
@@ -100,12 +100,12 @@ bool give_access_back(uint64_t offset, uint64_t bytes) {
 }
 
 bool has_unmapped(const void* address, uint64_t bytes) {
-  const arena::Partition& partition = detail::the_partition;
-  const uint64_t offset = reinterpret_cast<uintptr_t>(address) - partition.base;
-  if (unmapped_pages.load(std::memory_order_relaxed) == 0 || partition.base == 0 || offset >= partition.limit) {
+  const arena::Partition& here = partition();
+  const uint64_t offset = reinterpret_cast<uintptr_t>(address) - here.base;
+  if (unmapped_pages.load(std::memory_order_relaxed) == 0 || here.base == 0 || offset >= here.limit) {
     return false;
   }
-  const uint64_t most = partition.limit - offset;
+  const uint64_t most = here.limit - offset;
   bool found = false;
   for_each_unmapped(offset / kPageBytes, (offset + std::min(bytes, most) + kPageBytes - 1) / kPageBytes,
                     [&](uint64_t, uint64_t) { found = true; });
@@ -113,10 +113,10 @@ bool has_unmapped(const void* address, uint64_t bytes) {
 }
 
 void take_access_away_in_child() {
-  const arena::Partition& partition = detail::the_partition;
+  const arena::Partition& here = partition();
   if (unmapped_pages.load(std::memory_order_relaxed) > 0) {
-    for_each_unmapped(0, partition.committed.load(std::memory_order_relaxed) / kPageBytes, [&](uint64_t first, uint64_t end) {
-      (void)system_call(SYS_mprotect, partition.base + first * kPageBytes, (end - first) * kPageBytes, PROT_NONE);
+    for_each_unmapped(0, here.committed.load(std::memory_order_relaxed) / kPageBytes, [&](uint64_t first, uint64_t end) {
+      (void)system_call(SYS_mprotect, here.base + first * kPageBytes, (end - first) * kPageBytes, PROT_NONE);
     });
   }
 }

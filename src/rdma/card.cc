@@ -128,7 +128,7 @@ bool Card::find_address() {
   return !is_ethernet_ || own_.gid[0] != 0 || own_.gid[10] != 0;
 }
 
-bool Card::has_paging() {
+bool Card::ask_for_paging() {
   ibv_device_attr_ex attributes = {};
   verbs_context* const extended = verbs_get_ctx_op(context_of(context_), query_device_ex);
   if (extended == nullptr || extended->query_device_ex(context_of(context_), nullptr, &attributes, sizeof attributes) != 0) {
@@ -161,7 +161,7 @@ bool Card::open(Scheme scheme, char* alias, uint64_t alias_bytes, uint32_t (*pun
   if (!find_address()) {
     return refuse("the card has no address");
   }
-  if (!has_paging() && scheme != Scheme::kPinned) {
+  if (!ask_for_paging() && scheme != Scheme::kPinned) {
     return refuse("the card has no on-demand paging for reads");
   }
   domain_ = verbs->alloc_pd(context_of(context_));

@@ -95,7 +95,7 @@ class Card {
   bool refuse(const char* why);
   bool open_device(void* list, int count);
   bool find_address();
-  bool has_paging();
+  bool ask_for_paging();
   bool try_reads(char* scratch);
   bool try_read(QueuePair* pair, char* into, uint32_t local_key, const char* from, uint32_t remote_key, uint64_t bytes);
   int advise(uint64_t address, uint64_t bytes, uint32_t key, bool write);

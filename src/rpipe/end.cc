@@ -211,7 +211,7 @@ bool End::may_tell_waits(WaitsFor waits_for) const {
   return waits_for != WaitsFor::kNothing && !is_for_threads() && own_root().has_threads.load(std::memory_order_relaxed) == 0;
 }
 
-bool End::is_deadlock(WaitsFor waits_for, Watch& watch) const {
+bool End::look_for_deadlock(WaitsFor waits_for, Watch& watch) const {
   const Root* const root = peer_.root.load(std::memory_order_acquire);
   if (waits_for != WaitsFor::kRoom || !may_tell_waits(waits_for) || root == nullptr) {
     return false;
@@ -270,13 +270,13 @@ int End::write(uint32_t buffer, uint64_t bytes) {
   return 0;
 }
 
-bool End::has_room() {
+bool End::try_for_room() {
   const int met = meet();
   if (met != 0 || broken_now() != -EAGAIN) {
     return met != -EAGAIN;
   }
   const base::LockHolder holder(write_lock, is_for_threads());
-  return writer.has_room();
+  return writer.try_for_room();
 }
 
 int End::try_peek(uint64_t& bytes) {

@@ -46,7 +46,7 @@ class End {
   int try_allocate(uint64_t bytes, bool may_grow, raddr_t& buffer);
   int write(uint32_t buffer, uint64_t bytes);
   /// Whether a small message could be written, or an error would be had.
-  bool has_room();
+  bool try_for_room();
   /// How long the next message is; -EAGAIN: there is none.
   int try_peek(uint64_t& bytes);
   /// Takes what was found by try_peek() before, by the same thread.
@@ -96,7 +96,7 @@ class End {
   /// Whether nothing but the peer can end a wait for it.
   [[nodiscard]] bool may_tell_waits(WaitsFor waits_for) const;
   /// Whether both wait for each other for good.
-  [[nodiscard]] bool is_deadlock(WaitsFor waits_for, Watch& watch) const;
+  [[nodiscard]] bool look_for_deadlock(WaitsFor waits_for, Watch& watch) const;
 
   ::rpipe& handle_;
   Peer& peer_;
@@ -162,7 +162,7 @@ int End::wait(int64_t timeout_ns, WaitsFor waits_for, Look look) {
         has_told_waits = true;
         tell_waits(peer_, may_tell_waits(waits_for) ? waits_for : WaitsFor::kNothing, handled);
       }
-      if (timeout_ns < 0 && is_deadlock(waits_for, watch)) {
+      if (timeout_ns < 0 && look_for_deadlock(waits_for, watch)) {
         result = look(true);
         result = result == -EAGAIN ? -EDEADLK : result;
         break;

@@ -245,7 +245,7 @@ uint64_t sent_to(int rank) {
   return messenger->sent_to(rank);
 }
 
-int has_received(const uint64_t* frames) {
+int look_for_received(const uint64_t* frames) {
   const base::LockHolder holder(lock);
   bool has_all = messenger->is_all_received();
   for (int rank = 0; rank < rank_count; ++rank) {
@@ -315,7 +315,7 @@ int begin_mirrors(const rpipe_transport* given) {
   now = mirrors.release();
   if (made != nullptr) {
     messenger = made.release();
-    static const rpipe_at_end calls = {move_at_end, sent_to, has_received, stop_at_end};
+    static const rpipe_at_end calls = {move_at_end, sent_to, look_for_received, stop_at_end};
     transport->at_end(&calls);
   }
   return 0;

@@ -19,7 +19,7 @@ bool is_ready(const ::rpipe* pipe, bool to_write) {
     return true;
   }
   if (to_write) {
-    return end->has_room();
+    return end->try_for_room();
   }
   const base::LockHolder lock(end->read_lock, end->is_for_threads());
   uint64_t bytes = 0;

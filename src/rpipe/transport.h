@@ -21,7 +21,7 @@ struct rpipe_at_end {
   /* How many frames were sent to the rank. */
   uint64_t (*sent_to)(int rank);
   /* Whether all came, of as many frames as each rank has sent here. */
-  int (*has_received)(const uint64_t* frames);
+  int (*look_for_received)(const uint64_t* frames);
   void (*stop)(void); /* NOLINT(modernize-redundant-void-arg): C */
 };
 

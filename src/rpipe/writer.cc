@@ -184,7 +184,7 @@ bool Writer::take_back(uint32_t number) {
   return true;
 }
 
-bool Writer::has_room() {
+bool Writer::try_for_room() {
   uint32_t number = 0;
   if (allocate(0, true, number) != 0) {
     return false;

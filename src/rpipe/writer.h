@@ -61,7 +61,7 @@ class Writer {
   bool take_back(uint32_t buffer);
 
   /// Whether there is room for a small message.
-  bool has_room();
+  bool try_for_room();
   [[nodiscard]] const Buffer& buffer(uint32_t number) const { return buffers_[number]; }
   [[nodiscard]] bool is_writers(uint32_t number, uint16_t generation) const {
     return was_ever(number) && buffers_[number].generation == generation &&

@@ -29,7 +29,7 @@ uint64_t unknown_may_until_ns = 0;
 
 /// Whether it has turned out that this rank and those that compute beside it need more than there is. The first rank that finds
 /// out only says how much it needs, so that the next one knows which is to give way.
-bool is_one_too_many() {
+bool note_need() {
   const int64_t needed = pager::needed_in_turn();
   if (needed > self().turns.working_set_bytes.load(std::memory_order_relaxed)) {
     self().turns.working_set_bytes.store(needed, std::memory_order_relaxed);
@@ -37,10 +37,9 @@ bool is_one_too_many() {
   return needed > 0 && !may_stay_beside_others();
 }
 
-bool is_over(uint64_t now) {
+bool look_whether_over(uint64_t now) {
   const uint64_t lasted = now - turn_began_at();
-  return (lasted >= kPatienceNs && somebody_waits_for(kPatienceNs)) || (lasted >= kLentNs && are_too_many()) ||
-         is_one_too_many();
+  return (lasted >= kPatienceNs && somebody_waits_for(kPatienceNs)) || (lasted >= kLentNs && are_too_many()) || note_need();
 }
 
 /// Called with the lock of the turn held, for a thread that computes while the rank has no slot. False if it has one now. An
@@ -87,7 +86,7 @@ bool takes_slot_again(uint64_t now) {
 }
 
 /// A fault of a thread that computes while all known ones are blocked: renews what is known of such threads.
-bool is_by_unknown(int32_t thread) {
+bool note_if_unknown(int32_t thread) {
   if (!all_threads_block() || !computes(thread)) {
     return false;
   }
@@ -100,12 +99,12 @@ bool must_wait(int32_t thread, bool may_begin) {
   if (mode() != Mode::kTurns && !pager::is_turn_cut()) {
     return false;
   }
-  const bool by_unknown = is_by_unknown(thread);
+  const bool by_unknown = note_if_unknown(thread);
   if (pager::is_turn_cut()) {
     return by_unknown || computes(thread);  // another rank may wait for one that is blocked in MPI
   }
   const uint64_t now = base::monotonic_ns();
-  if (!may_begin || uncut.load(std::memory_order_acquire) != 0 || (has_slot() && !is_over(now)) ||
+  if (!may_begin || uncut.load(std::memory_order_acquire) != 0 || (has_slot() && !look_whether_over(now)) ||
       (by_unknown && now < unknown_may_until_ns) || !(by_unknown || computes(thread)) || !turn_lock().try_lock()) {
     return false;
   }

@@ -298,7 +298,7 @@ void Wait::pause() {
     return;
   }
   sleep_ns(sleep_ns_);
-  sleep_ns_ = sleep_ns_ * 2 < kLongestSleepNs ? sleep_ns_ * 2 : kLongestSleepNs;
+  sleep_ns_ = std::min(sleep_ns_ * 2, kLongestSleepNs);
 }
 
 void progressed(bool moved) {

@@ -225,7 +225,7 @@ void become_ready() {
 
 void SeenWait::look() {
   const uint64_t now = base::monotonic_ns();
-  seen_ns_ += now - looked_ns_ < kMostBetweenLooksNs ? now - looked_ns_ : kMostBetweenLooksNs;
+  seen_ns_ += std::min(now - looked_ns_, kMostBetweenLooksNs);
   looked_ns_ = now;
   self().turns.looked_at_ns.store(now, std::memory_order_relaxed);
 }

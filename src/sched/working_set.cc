@@ -1,6 +1,8 @@
 // See working_set.h.
 #include "sched/working_set.h"
 
+#include <algorithm>
+
 #include "pager/pager.h"
 
 namespace headroom::sched {
@@ -24,7 +26,7 @@ void WorkingSet::turn_ended(int64_t resident, int64_t came_back, int64_t left_ag
   }
   const int64_t enough = expected_ > 0 && expected_ < resident ? expected_ : resident;
   const int64_t least = resident / kLeast;
-  expected_ = enough / 2 > least ? enough / 2 : least;
+  expected_ = std::max(enough / 2, least);
 }
 
 }  // namespace headroom::sched

@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/passed_descriptors.h"
 #include "base/process_end.h"
 #include "node/ledger.h"
@@ -75,7 +77,7 @@ void drop_figures(pid_t again) {
 void run_reporter(int ledger_file, pid_t process) {
   char program[4096];
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 32);
-  program[length > 0 ? length : 0] = 0;
+  program[std::max<long>(length, 0)] = 0;
   char* slash = strrchr(program, '/');
   if (slash == nullptr) {
     return;

@@ -7,6 +7,7 @@
 
 #include "exchange.h"
 #include "network_fixture.h"
+#include "seed.h"
 #include "trace/counters.h"
 
 namespace headroom::direct {
@@ -57,7 +58,7 @@ uint64_t random_bytes(std::mt19937& random) {
 }
 
 TEST_F(TwoNodes, RandomInterleavingsAreLikeTheModel) {
-  std::mt19937 random(17);
+  std::mt19937 random(headroom::test::seed_of(17));
   Model models[2];  // of what comes to each rank
   struct Open {
     int rank;
@@ -98,7 +99,7 @@ TEST_F(TwoNodes, RandomInterleavingsAreLikeTheModel) {
       }
       default:
         (void)at(rank).progress();
-        std::erase_if(open, [&](const Open& one) { return one.rank == rank && at(rank).is_finished(one.sending); });
+        std::erase_if(open, [&](const Open& one) { return one.rank == rank && at(rank).try_to_finish(one.sending); });
     }
     if (step % 250 != 0) {
       continue;
@@ -134,7 +135,7 @@ TEST_F(TwoNodes, RandomInterleavingsAreLikeTheModel) {
     }
   }
   go_on(2000);
-  std::erase_if(open, [&](const Open& one) { return at(one.rank).is_finished(one.sending); });
+  std::erase_if(open, [&](const Open& one) { return at(one.rank).try_to_finish(one.sending); });
   EXPECT_TRUE(open.empty());
   settle();
 }
@@ -184,7 +185,7 @@ TEST_F(TwoNodes, AMessageIsTakenBackIfNobodyHasIt) {
     }
     bool cancelled = false;
     EXPECT_FALSE(at(0).cancel(sending, &cancelled));
-    while (!at(0).is_finished(sending)) {
+    while (!at(0).try_to_finish(sending)) {
       go_on(2);
     }
     EXPECT_EQ(!is_received, cancelled);
@@ -208,7 +209,7 @@ TEST_F(TwoNodes, AMessageThatCannotBeCopiedAsideIsTakenBackToo) {
   bool ended = false;
   for (int look = 0; look < 1000 && !ended; ++look) {
     go_on(2);
-    ended = at(0).is_finished(sending);
+    ended = at(0).try_to_finish(sending);
   }
   EXPECT_TRUE(ended);
   EXPECT_TRUE(cancelled);
@@ -228,7 +229,7 @@ TEST_F(TwoNodes, OnlyWhatIsWantedOfALongMessageIsAskedFor) {
   receiving.member = kAnyMember;
   receiving.into = {buffer.data(), buffer.size(), nullptr};
   at(1).receive(receiving);
-  while (!at(0).is_finished(sending)) {
+  while (!at(0).try_to_finish(sending)) {
     go_on(2);
   }
   EXPECT_TRUE(receiving.complete.load());
@@ -256,7 +257,7 @@ TEST_F(TwoNodes, ContentWithGapsGoesThroughMessageMemory) {
   receiving.member = member_of_rank(0);
   receiving.into = {buffer.data(), kRunBytes * kRuns, layout};
   at(1).receive(receiving);
-  while (!at(0).is_finished(sending)) {
+  while (!at(0).try_to_finish(sending)) {
     go_on(2);
   }
   ASSERT_TRUE(receiving.complete.load());
@@ -290,7 +291,7 @@ TEST_F(TwoNodes, PairsOfThreadsExchange) {
   for (int rank = 0; rank < 2; ++rank) {
     at(rank).expect_threads();
     for (int pair = 0; pair < kPairs; ++pair) {
-      exchanges.push_back({*nodes[rank].end, rank, std::mt19937(static_cast<uint32_t>(2 * pair + rank)),
+      exchanges.push_back({*nodes[rank].end, rank, std::mt19937(headroom::test::seed_of(2 * pair + rank)),
                            20 + static_cast<uint64_t>(pair), member_of_rank(1 - rank), kAnyMember});
     }
   }

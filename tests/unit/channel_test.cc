@@ -1,5 +1,6 @@
 // Channels between two threads and between two processes: order and content, no limit, chunks used again.
 #include "direct/channel.h"
+#include "seed.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -108,12 +109,12 @@ TEST_F(Channel, RecordsThatFollowAtOnceShareLines) {
 TEST_F(Channel, KeepsOrderAndContentBetweenThreads) {
   constexpr uint32_t kMessages = 100000;
   std::thread other([&] {
-    std::mt19937 random(5);
+    std::mt19937 random(headroom::test::seed_of(5));
     for (uint32_t number = 0; number < kMessages; ++number) {
       send(random_bytes(random), number);
     }
   });
-  std::mt19937 random(5);
+  std::mt19937 random(headroom::test::seed_of(5));
   for (uint32_t number = 0; number < kMessages; ++number) {
     ChannelReader::give_back(receive(random_bytes(random), number));
     if (HasFailure()) {
@@ -178,7 +179,7 @@ TEST_F(Channel, WhatTheWriterKeepsStaysToo) {
 }
 
 TEST_F(Channel, WhatIsKeptStaysWhateverComesAfter) {
-  std::mt19937 random(9);
+  std::mt19937 random(headroom::test::seed_of(9));
   std::deque<std::pair<RecordHeader*, uint32_t>> kept;
   std::vector<uint32_t> sizes;
   for (uint32_t number = 0; number < 30000; ++number) {
@@ -209,7 +210,7 @@ TEST_F(Channel, BetweenProcesses) {
     }
     ChannelReader from;
     from.open(own.base(), first);
-    std::mt19937 random(3);
+    std::mt19937 random(headroom::test::seed_of(3));
     for (uint32_t number = 0; number < kMessages; ++number) {
       RecordHeader* record = nullptr;
       while ((record = from.peek()) == nullptr) {
@@ -225,7 +226,7 @@ TEST_F(Channel, BetweenProcesses) {
     }
     _exit(0);
   }
-  std::mt19937 random(3);
+  std::mt19937 random(headroom::test::seed_of(3));
   for (uint32_t number = 0; number < kMessages; ++number) {
     send(random_bytes(random), number);
   }

@@ -4,6 +4,7 @@
 
 #include "collio_ranks.h"
 #include "repeated.h"
+#include "seed.h"
 
 namespace headroom::collio {
 namespace {
@@ -148,7 +149,7 @@ class CollioCall : public ::testing::Test {
 };
 
 TEST_F(CollioCall, WritesEveryByteWhereItBelongsAndNoOther) {
-  std::mt19937 random(11);
+  std::mt19937 random(headroom::test::seed_of(11));
   int64_t read_first = 0;
   for (int round = 0; round < test::repeated(60); ++round) {
     Job job;
@@ -197,7 +198,7 @@ TEST_F(CollioCall, WritesEveryByteWhereItBelongsAndNoOther) {
 }
 
 TEST_F(CollioCall, ReadsWhatIsThereAndTouchesNothingBehindTheEnd) {
-  std::mt19937 random(12);
+  std::mt19937 random(headroom::test::seed_of(12));
   int met_end = 0;
   for (int round = 0; round < 60; ++round) {
     Job job;
@@ -239,7 +240,7 @@ TEST_F(CollioCall, ReadsWhatIsThereAndTouchesNothingBehindTheEnd) {
 }
 
 TEST_F(CollioCall, AnErrorAtAnyJobEndsTheCallOfAllRanks) {
-  std::mt19937 random(13);
+  std::mt19937 random(headroom::test::seed_of(13));
   int failed = 0;
   for (int round = 0; round < 100; ++round) {
     Job job;
@@ -268,7 +269,7 @@ TEST_F(CollioCall, AnErrorAtAnyJobEndsTheCallOfAllRanks) {
 }
 
 TEST_F(CollioCall, AloneIsTheSame) {
-  std::mt19937 random(14);
+  std::mt19937 random(headroom::test::seed_of(14));
   for (int round = 0; round < 300; ++round) {
     RankAccess own;
     make_access(own, random, random() % 2 == 0, 4, 20000);
@@ -299,7 +300,7 @@ TEST_F(CollioCall, AloneIsTheSame) {
 }
 
 TEST_F(CollioCall, WindowsShrinkInMidCall) {
-  std::mt19937 random(15);
+  std::mt19937 random(headroom::test::seed_of(15));
   Job job;
   job.ranks = std::vector<RankAccess>(2);
   for (size_t rank = 0; rank < 2; ++rank) {

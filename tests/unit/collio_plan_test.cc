@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collio/plan_of_paper.h"
+#include "seed.h"
 
 namespace headroom::collio {
 namespace {
@@ -108,7 +109,7 @@ TEST(CollioPlan, NoMoreAggregatorsThanAllowedOrWorthIt) {
 }
 
 TEST(CollioPlan, EveryByteHasOneAggregatorWhateverTheNodes) {
-  std::mt19937 random(8);
+  std::mt19937 random(headroom::test::seed_of(8));
   for (int round = 0; round < 3000; ++round) {
     std::vector<NodeAccess> nodes;
     const auto count = static_cast<int>(1 + random() % 12);
@@ -150,7 +151,7 @@ TEST(CollioPlan, EveryByteHasOneAggregatorWhateverTheNodes) {
 }
 
 TEST(CollioPlan, ThePapersPlanCoversTheRangeAndIsLessEven) {
-  std::mt19937 random(9);
+  std::mt19937 random(headroom::test::seed_of(9));
   EXPECT_EQ(1, parts_by_bisection(0, 100, 100));
   EXPECT_EQ(4, parts_by_bisection(0, 100, 49));
   double ours = 0;

@@ -45,7 +45,7 @@ class Mail {
     }
     (out != nullptr ? sends_ : receives_).push_back({from, to, tag, out, into, bytes, owner, slot});
   }
-  bool is_done(int owner, int slot, int64_t* bytes) {
+  bool test(int owner, int slot, int64_t* bytes) {
     auto& slots = slots_[static_cast<size_t>(owner)];
     if (slots.size() <= static_cast<size_t>(slot)) {
       return true;
@@ -92,9 +92,9 @@ inline Messages messages_of(Mailbox& box) {
     auto& own = *static_cast<Mailbox*>(context);
     own.mail->post(rank, own.rank, tag, nullptr, into, bytes, own.rank, slot);
   };
-  messages.is_done = [](void* context, int slot, int64_t* bytes) {
+  messages.test = [](void* context, int slot, int64_t* bytes) {
     auto& own = *static_cast<Mailbox*>(context);
-    return own.mail->is_done(own.rank, slot, bytes);
+    return own.mail->test(own.rank, slot, bytes);
   };
   return messages;
 }

@@ -8,13 +8,14 @@
 #include <thread>
 
 #include "endpoint_fixture.h"
+#include "seed.h"
 #include "trace/counters.h"
 
 namespace headroom::direct {
 namespace {
 
 TEST_F(Endpoints, RandomInterleavingsAreLikeTheModel) {
-  std::mt19937 random(7);
+  std::mt19937 random(headroom::test::seed_of(7));
   std::deque<Sent> on_the_way;  // sent, not looked at yet by the receiver
   std::deque<Sent> unexpected;  // of the model
   std::deque<Asked*> posted;    // of the model
@@ -92,7 +93,7 @@ TEST_F(Endpoints, RandomInterleavingsAreLikeTheModel) {
       default:
         (void)ends[0]->progress();
         for (size_t index = 0; index < open.size();) {
-          if (ends[0]->is_finished(open[index].sending)) {
+          if (ends[0]->try_to_finish(open[index].sending)) {
             open.erase(open.begin() + static_cast<ptrdiff_t>(index));
           } else {
             ++index;
@@ -140,14 +141,14 @@ TEST_F(Endpoints, ASynchronousSendEndsWhenItIsReceived) {
   Sending* sending = nullptr;
   ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, true, sending));
   (void)ends[1]->progress();
-  EXPECT_FALSE(ends[0]->is_finished(sending));
+  EXPECT_FALSE(ends[0]->try_to_finish(sending));
   std::vector<char> buffer(10);
   Receiving receiving;
   receiving.envelope = {9, kAny, 3};
   receiving.into = {buffer.data(), buffer.size(), nullptr};
   ends[1]->receive(receiving);
   EXPECT_TRUE(receiving.complete.load());
-  EXPECT_TRUE(ends[0]->is_finished(sending));
+  EXPECT_TRUE(ends[0]->try_to_finish(sending));
 }
 
 TEST_F(Endpoints, ASynchronousSendThatIsTakenBackIsNeverSeen) {
@@ -158,7 +159,7 @@ TEST_F(Endpoints, ASynchronousSendThatIsTakenBackIsNeverSeen) {
   Found found = {};
   ASSERT_TRUE(ends[1]->find({9, 0, 3}, found));
   EXPECT_TRUE(ends[0]->cancel(sending));
-  EXPECT_TRUE(ends[0]->is_finished(sending));
+  EXPECT_TRUE(ends[0]->try_to_finish(sending));
   EXPECT_FALSE(ends[1]->find({9, 0, 3}, found));
   std::vector<char> buffer(10);
   Receiving receiving;
@@ -206,7 +207,7 @@ TEST_F(Endpoints, ContentLargerThanWhatMemoryAllowsIsStreamed) {
   EXPECT_TRUE(receiving.truncated);
   EXPECT_EQ(content.size(), receiving.bytes);
   EXPECT_EQ(0, memcmp(content.data(), buffer.data(), buffer.size()));
-  EXPECT_TRUE(ends[0]->is_finished(sending));
+  EXPECT_TRUE(ends[0]->try_to_finish(sending));
 }
 
 TEST_F(Endpoints, AStreamThatIsTakenBackIsNeverSeen) {
@@ -219,7 +220,7 @@ TEST_F(Endpoints, AStreamThatIsTakenBackIsNeverSeen) {
     ASSERT_EQ(SendOutcome::kPending, send(0, 3, content, false, sending));
     (void)ends[0]->progress();
     EXPECT_TRUE(ends[0]->cancel(sending));
-    EXPECT_TRUE(ends[0]->is_finished(sending));
+    EXPECT_TRUE(ends[0]->try_to_finish(sending));
     // Its ring serves the next one, although the receiver has not looked.
     used = round == 0 ? ends[0]->memory().used_bytes() : used;
     EXPECT_EQ(used, ends[0]->memory().used_bytes());
@@ -252,7 +253,7 @@ TEST_F(Endpoints, CopiesAsideHaveALimit) {
     if (outcome == SendOutcome::kPending) {
       ends[0]->copy_aside(sending, false);
     }
-    if (outcome == SendOutcome::kPending && !ends[0]->is_finished(sending)) {
+    if (outcome == SendOutcome::kPending && !ends[0]->try_to_finish(sending)) {
       waiting.push_back(sending);
     } else {
       ASSERT_EQ(0, waiting.size());
@@ -262,7 +263,7 @@ TEST_F(Endpoints, CopiesAsideHaveALimit) {
   EXPECT_LE(complete * kBytes, kLimit);
   EXPECT_GT(complete * kBytes, kLimit - 2 * kBytes);
   ends[0]->copy_aside(waiting.back(), true);
-  EXPECT_TRUE(ends[0]->is_finished(waiting.back()));
+  EXPECT_TRUE(ends[0]->try_to_finish(waiting.back()));
   waiting.pop_back();
   for (int message = 0; message < 400; ++message) {
     Receiving receiving;
@@ -273,7 +274,7 @@ TEST_F(Endpoints, CopiesAsideHaveALimit) {
     ASSERT_TRUE(receiving.complete.load());
   }
   for (Sending* sending : waiting) {
-    EXPECT_TRUE(ends[0]->is_finished(sending));
+    EXPECT_TRUE(ends[0]->try_to_finish(sending));
   }
 }
 
@@ -292,7 +293,7 @@ TEST_F(Endpoints, WhatFindsNoRoomAsideAndIsLongerThanASmallRingWaitsWithOne) {
     fill(content, complete);
     if (send(0, 3, content, false, waiting) == SendOutcome::kPending) {
       ends[0]->copy_aside(waiting, false);
-      waiting = ends[0]->is_finished(waiting) ? nullptr : waiting;
+      waiting = ends[0]->try_to_finish(waiting) ? nullptr : waiting;
     }
   }
   EXPECT_GT(complete * kBytes, kLimit - kBytes);
@@ -312,7 +313,7 @@ TEST_F(Endpoints, WhatFindsNoRoomAsideAndIsLongerThanASmallRingWaitsWithOne) {
     fill(expected, message);
     ASSERT_EQ(expected, buffer);
   }
-  EXPECT_TRUE(ends[0]->is_finished(waiting));
+  EXPECT_TRUE(ends[0]->try_to_finish(waiting));
 }
 
 TEST_F(Endpoints, CopiesAsideAreGivenBack) {
@@ -322,7 +323,7 @@ TEST_F(Endpoints, CopiesAsideAreGivenBack) {
     Sending* sending = nullptr;
     if (send(0, 3, content, false, sending) == SendOutcome::kPending) {  // from the second on: it could be attached to
       ends[0]->copy_aside(sending, false);
-      ASSERT_TRUE(ends[0]->is_finished(sending));
+      ASSERT_TRUE(ends[0]->try_to_finish(sending));
     }
     EXPECT_EQ(before - (2 << 20), ledger->free_bytes.load());
     std::vector<char> buffer(2 << 20);
@@ -356,7 +357,7 @@ TEST_F(Endpoints, MemoryThatIsNotSharedIsReadByAttaching) {
     ends[1]->receive(second);
     ASSERT_TRUE(second.complete.load());
     EXPECT_EQ(content, buffer);
-    EXPECT_TRUE(ends[0]->is_finished(sending));
+    EXPECT_TRUE(ends[0]->try_to_finish(sending));
   }
 }
 
@@ -388,7 +389,7 @@ TEST_F(Endpoints, AReceiveThatIsAskedFirstMayHaveItsMessageAlready) {
     EXPECT_FALSE(ends[1]->withdraw(takes));
     EXPECT_EQ(2, asked);
     EXPECT_EQ(content, buffer);
-    EXPECT_TRUE(ends[0]->is_finished(sending));
+    EXPECT_TRUE(ends[0]->try_to_finish(sending));
   }
 }
 
@@ -488,7 +489,7 @@ TEST_F(Endpoints, WhatTheHelperLeavesIsAskedAboutBeforeLaterReceives) {
     Sending* sending = nullptr;
     ASSERT_EQ(SendOutcome::kPending, send(0, 5, first, true, sending));
     ends[0]->ring_away();
-    while (!ends[0]->is_finished(sending)) {  // the helper has acknowledged it
+    while (!ends[0]->try_to_finish(sending)) {  // the helper has acknowledged it
       std::this_thread::yield();
     }
     ends[1]->come_back();

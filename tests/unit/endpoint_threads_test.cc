@@ -6,14 +6,15 @@
 #include <thread>
 
 #include "exchange.h"
+#include "seed.h"
 
 namespace headroom::direct {
 namespace {
 
 TEST_F(Endpoints, TwoThreadsExchange) {
   constexpr uint32_t kMessages = 1000;
-  Exchange one = {*ends[0], 0, std::mt19937(1)};
-  Exchange other = {*ends[1], 1, std::mt19937(2)};
+  Exchange one = {*ends[0], 0, std::mt19937(headroom::test::seed_of(1))};
+  Exchange other = {*ends[1], 1, std::mt19937(headroom::test::seed_of(2))};
   std::thread thread([&] { other.run(kMessages); });
   one.run(kMessages);
   thread.join();
@@ -99,7 +100,7 @@ TEST_F(Endpoints, PairsOfThreadsExchange) {
   for (int index = 0; index < 2; ++index) {
     ends[index]->expect_threads();
     for (int pair = 0; pair < kPairs; ++pair) {
-      exchanges.emplace_back(*ends[index], index, std::mt19937(static_cast<uint32_t>(2 * pair + index)),
+      exchanges.emplace_back(*ends[index], index, std::mt19937(headroom::test::seed_of(2 * pair + index)),
                              20 + static_cast<uint64_t>(pair));
     }
   }

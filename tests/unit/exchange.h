@@ -49,7 +49,7 @@ struct Exchange {
       if (random() % 8 == 0) {
         end.copy_aside(one.sending, false);
       }
-      if (!end.is_finished(one.sending)) {
+      if (!end.try_to_finish(one.sending)) {
         out.push_back(std::move(one));
       }
     }

@@ -12,6 +12,7 @@
 #include "environment.h"
 #include "heap/heap.h"
 #include "pager/pager.h"
+#include "seed.h"
 
 namespace headroom::heap {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 void random_walk(const char* memory, const char* engine, int steps) {
   test::set_environment(memory, engine);
   ASSERT_EQ(pager::start(), base::Status::kOk);
-  std::mt19937 random(7);
+  std::mt19937 random(headroom::test::seed_of(7));
   struct Piece {
     uint64_t bytes;
     unsigned char fill;

@@ -102,7 +102,7 @@ class KilledAnywhere : public Endpoints, public ::testing::WithParamInterface<st
     if (send(0, number, content, synchronous, sending) != SendOutcome::kPending) {
       return;
     }
-    for (int round = 0; !ends[0]->is_finished(sending); ++round) {
+    for (int round = 0; !ends[0]->try_to_finish(sending); ++round) {
       if (round > 20 && !synchronous) {
         ends[0]->copy_aside(sending, false);
       }

@@ -116,7 +116,7 @@ class Side {
       if (scenario_.is_late) {
         endpoint().copy_aside(sending, false);
       }
-      return endpoint().is_finished(sending);
+      return endpoint().try_to_finish(sending);
     });
   }
   void receive_one(int number) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "direct/message_memory.h"
+#include "seed.h"
 
 namespace headroom::direct {
 namespace {
@@ -135,7 +136,7 @@ class Copies : public Layouts {
     }
   }
 
-  std::mt19937 random{5};
+  std::mt19937 random{headroom::test::seed_of(5)};
   std::vector<char> source = std::vector<char>(kArea), target = source, expected = source;
 };
 

@@ -77,7 +77,7 @@ TEST_F(MessageAccount, ACopyCountsOnceWhenMemoryBecomesShort) {
       const Content content = {place, kMessage, nullptr};
       if (endpoint().send(rank.member(1), {9, 0, 1}, content, SendKind::kStandard, 0, sending) == SendOutcome::kPending) {
         endpoint().copy_aside(sending, false);
-        must(endpoint().is_finished(sending), "copied aside");
+        must(endpoint().try_to_finish(sending), "copied aside");
       }
     }
     munmap(place, kMessage);

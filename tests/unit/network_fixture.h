@@ -9,6 +9,7 @@
 
 #include "direct/between_nodes.h"
 #include "endpoint_fixture.h"
+#include "seed.h"
 
 namespace headroom::direct {
 
@@ -36,7 +37,7 @@ class Network {
     return {[](int rank, const void* record, uint64_t bytes) { return instance().send(rank, 0, record, bytes); },
             [](int rank, int tag, const void* from, uint64_t bytes) { return instance().send(rank, tag, from, bytes); },
             [](int rank, int tag, void* into, uint64_t bytes) { return instance().receive(rank, tag, into, bytes); },
-            [](NetworkTransfer* transfer) { return instance().is_done(transfer); },
+            [](NetworkTransfer* transfer) { return instance().test(transfer); },
             [](int& rank, uint64_t& bytes) { return instance().next_record(rank, bytes); }};
   }
   /// Records that nobody has taken yet.
@@ -78,7 +79,7 @@ class Network {
     }
     alone_.push_back(one);
   }
-  bool is_done(NetworkTransfer* transfer) {
+  bool test(NetworkTransfer* transfer) {
     const std::lock_guard lock(mutex_);
     auto* const one = reinterpret_cast<Transfer*>(transfer);
     if (!one->done && one->partner != nullptr && random_() % 2 == 0) {
@@ -109,7 +110,7 @@ class Network {
   }
 
   std::mutex mutex_;
-  std::mt19937 random_{11};
+  std::mt19937 random_{headroom::test::seed_of(11)};
   std::deque<Transfer*> records_[2];
   std::list<Transfer*> alone_;
   alignas(64) char landed_[2][kRecordBytes] = {};

@@ -1,5 +1,6 @@
 // Readers of single pages that go on by the same distance: what is read ahead of them, and that others are left alone.
 #include "pager/page_readers.h"
+#include "seed.h"
 
 #include <gtest/gtest.h>
 
@@ -72,7 +73,7 @@ TEST(PageReaders, BeginAnewWithEachColumn) {
 
 TEST(PageReaders, LeaveJumpsAlone) {
   Pages pages;
-  std::mt19937 random(1);
+  std::mt19937 random(headroom::test::seed_of(1));
   for (int access = 0; access < 100'000; ++access) {
     pages.use(random() % 200'000);
   }

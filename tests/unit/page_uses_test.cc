@@ -1,5 +1,6 @@
 // Whether some pages are hot, told from what is seen of a sample.
 #include "pager/page_uses.h"
+#include "seed.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@ namespace {
 
 /// Visits blocks whose pages are used since the last visit with these chances; a page that was not used is another one then.
 bool judge(double hot_share, double hot_chance, double cold_chance, int visits) {
-  std::mt19937 random(5);
+  std::mt19937 random(headroom::test::seed_of(5));
   std::uniform_real_distribution<double> chance(0, 1);
   PageUses uses;
   uint64_t is_hot = 0;

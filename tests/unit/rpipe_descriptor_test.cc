@@ -10,6 +10,7 @@
 #include "rpipe/descriptor.h"
 #include "rpipe_messages.h"
 #include "rpipe_ranks.h"
+#include "seed.h"
 
 namespace headroom::test {
 namespace {
@@ -46,7 +47,7 @@ TEST_P(RpipeDescriptorOn, IsReadableWhenAMessageHasCome) {
   start(2, [this](int self) {
     rpipe_t pipe = nullptr;
     RANK_EXPECT(rpipe_open(&pipe, 1 - self, self == 0 ? RPIPE_WRITER : RPIPE_READER, nullptr) == 0);
-    std::mt19937 random(7);
+    std::mt19937 random(headroom::test::seed_of(7));
     for (int each = 0; each < kMessages; ++each) {
       if (self == 0) {
         if (random() % 16 == 0) {

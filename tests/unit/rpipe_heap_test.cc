@@ -1,5 +1,6 @@
 // The heap of a pipe against a model that keeps a list of what is taken: content of the tables, policies, fragmentation.
 #include "rpipe/heap.h"
+#include "seed.h"
 
 #include <gtest/gtest.h>
 
@@ -55,8 +56,7 @@ uint32_t placed(rpipe_policy policy, const std::map<uint32_t, uint32_t>& free, u
 }
 
 TEST_P(HeapOf, PlacesAsItsPolicySaysAndKeepsItsTables) {
-  const char* const given = getenv("HEADROOM_TEST_SEED");
-  std::mt19937 random(given == nullptr ? 1 : static_cast<uint32_t>(atoi(given)));
+  std::mt19937 random(headroom::test::seed_of(1));
   constexpr uint32_t kMost = 4096;
   Heap heap;
   ASSERT_TRUE(heap.open(kMost, GetParam()));
@@ -101,7 +101,7 @@ TEST_P(HeapOf, PlacesAsItsPolicySaysAndKeepsItsTables) {
 }
 
 TEST_P(HeapOf, IsOneChunkAgainWhenAllIsGivenBack) {
-  std::mt19937 random(7);
+  std::mt19937 random(headroom::test::seed_of(7));
   Heap heap;
   ASSERT_TRUE(heap.open(1000, GetParam()));
   heap.grow(400);

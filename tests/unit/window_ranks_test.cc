@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ranks.h"
+#include "seed.h"
 #include "trace/counters.h"
 
 namespace headroom::direct {
@@ -54,7 +55,7 @@ class RandomWork {
  private:
   /// What a rank adds up: known to all.
   [[nodiscard]] std::vector<Sum> sums_of(int rank) const {
-    std::mt19937 random(100 + static_cast<uint32_t>(rank));
+    std::mt19937 random(headroom::test::seed_of(100 + rank));
     std::vector<Sum> sums;
     for (int round = 0; round < kRounds; ++round) {
       const uint64_t most = round % 3 == 0 ? 8 : round % 10 == 1 ? kSummedWords : 40'000;

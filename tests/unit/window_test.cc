@@ -11,6 +11,7 @@
 #include "direct/peer_memory.h"
 #include "endpoint_fixture.h"
 #include "pager/pager.h"
+#include "seed.h"
 
 namespace headroom::direct {
 namespace {
@@ -128,7 +129,7 @@ TEST_F(Windows, ALockProtectsWhatIsWrittenUnderIt) {
   uint64_t written[kThreads] = {};
   std::atomic<bool> torn = false;
   run_in_threads(kThreads, [&](int thread) {
-    std::mt19937 random(static_cast<uint32_t>(thread));
+    std::mt19937 random(headroom::test::seed_of(thread));
     const int member = thread % 2;
     for (int round = 0; round < kRounds; ++round) {
       const bool alone = random() % 3 == 0;
@@ -222,7 +223,7 @@ TEST_F(Windows, NoSumIsLost) {
   Layout* const layout = every_other.finish(ends[0]->memory(), 2 * sizeof(uint64_t));
   std::vector<uint64_t> expected[kThreads];
   run_in_threads(kThreads, [&](int thread) {
-    std::mt19937 random(static_cast<uint32_t>(thread));
+    std::mt19937 random(headroom::test::seed_of(thread));
     std::vector<uint64_t> operands(kWords, 1);
     std::vector<uint64_t> fetched(kWords);
     expected[thread].resize(kWords);
@@ -260,7 +261,7 @@ TEST_F(Windows, AnElementIsFetchedAsItWasOnce) {
   std::vector<uint64_t> swapped[kThreads];  // what was there before a number of one's own
   std::atomic<int> torn = 0;
   run_in_threads(kThreads, [&](int thread) {
-    std::mt19937 random(static_cast<uint32_t>(thread));
+    std::mt19937 random(headroom::test::seed_of(thread));
     for (uint64_t round = 0; round < kRounds; ++round) {
       uint64_t one[2] = {1, 1};
       uint64_t number = round * kThreads + static_cast<uint64_t>(thread) + 1;

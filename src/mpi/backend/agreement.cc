@@ -90,7 +90,7 @@ void agree_on_direct(int size) {
   constexpr char kBetween = 4;
   const char possible = asked && core->open_direct(members, here)
                             ? static_cast<char>(kPossible | (core->reductions_direct() ? kReductions : 0) |
-                                                (here < size && core->wants_between() ? kBetween : 0))
+                                                (here < size && core->try_to_open_between() ? kBetween : 0))
                             : char{0};
   auto* answers = reinterpret_cast<char*>(members);  // one each, no longer than the members
   exchange(&possible, answers, 1, size);

@@ -11,7 +11,7 @@ namespace headroom::mpi {
 uintptr_t program_begin = 0;
 uintptr_t program_bytes = 0;
 
-bool is_inner_at_length(Entry entry, const void* caller) {
+bool count_if_inner(Entry entry, const void* caller) {
   if (library_depth() == 0) {
     if (!core->is_mpi_library(caller)) {
       return false;

@@ -22,14 +22,14 @@ extern uintptr_t program_begin;
 extern uintptr_t program_bytes;
 
 /// As is_inner(), which looks first whether the caller is the program; counts the call if it is inner.
-bool is_inner_at_length(Entry entry, const void* caller);
+bool count_if_inner(Entry entry, const void* caller);
 
 /// Whether a call that came from `caller` is one that the MPI library makes to itself.
 inline bool is_inner(Entry entry, const void* caller) {
   if (__builtin_expect(library_depth() == 0 && reinterpret_cast<uintptr_t>(caller) - program_begin < program_bytes, 1)) {
     return false;
   }
-  return is_inner_at_length(entry, caller);
+  return count_if_inner(entry, caller);
 }
 
 }  // namespace headroom::mpi

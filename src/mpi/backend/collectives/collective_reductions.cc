@@ -108,7 +108,7 @@ bool scan_directly(Waits& ending, const void* sendbuf, void* recvbuf, MPI_Count 
   char* const before = scratch.at(0);
   char* const through = scratch.at(std::min(bytes, most));
   for (uint64_t at = 0; at < bytes; at += most) {
-    const uint64_t step = bytes - at < most ? bytes - at : most;
+    const uint64_t step = std::min<uint64_t>(bytes - at, most);
     memcpy(through, own + at, step);
     if (!first) {
       exchange.receive(communicator->rank - 1, {before, step, nullptr});

@@ -13,6 +13,7 @@
 // Ending, which waits for them (Waits), or makes a request of them (nonblocking_collectives.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "mpi/backend/abi.h"
@@ -81,7 +82,7 @@ struct TreePlace {
   [[nodiscard]] bool is_root() const { return rank == 0; }
   [[nodiscard]] int parent() const { return in_communicator((rank - 1) / kTreeArms); }
   [[nodiscard]] int first_below() const { return rank * kTreeArms + 1; }
-  [[nodiscard]] int end_below() const { return first_below() + kTreeArms < size ? first_below() + kTreeArms : size; }
+  [[nodiscard]] int end_below() const { return std::min(first_below() + kTreeArms, size); }
   [[nodiscard]] int in_communicator(int place) const { return (place + root) % size; }
 };
 

@@ -152,7 +152,7 @@ class Exchange {
   /// Ends the sends that are over. A look at a send copies with its receiver.
   void help_receivers() {
     for (int index = 0; index < sends_;) {
-      if (core->endpoint.is_finished(places_->sendings[index])) {
+      if (core->endpoint.try_to_finish(places_->sendings[index])) {
         places_->sendings[index] = places_->sendings[--sends_];
       } else {
         ++index;

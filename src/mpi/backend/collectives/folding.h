@@ -116,8 +116,8 @@ struct Segment {
   uint64_t count;
 
   [[nodiscard]] Segment chunk(uint64_t number, uint64_t most) const {
-    const uint64_t from = number * most < count ? number * most : count;
-    return {begin + from, count - from < most ? count - from : most};
+    const uint64_t from = std::min<uint64_t>(number * most, count);
+    return {begin + from, std::min(count - from, most)};
   }
 };
 

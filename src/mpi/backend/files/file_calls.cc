@@ -98,12 +98,15 @@ collio::Outcome move_bytes(IoFile& file, const FileAccessCall& call, const Datat
   }
   // Pages of the file are let go of where they would not fit.
   description.drops_pages = file.drops_pages && file.openings[file.aggregators[file.node_of_rank[file.rank]]].room < 2 * part;
-  limit_read_ahead(file, description.drops_pages && !apart);
+  {
+    const base::LockHolder lock(file.view_lock);  // a call of one rank, in another thread, may say otherwise
+    limit_read_ahead(file, description.drops_pages && !apart);
+  }
   if (apart) {
     const WithoutSlot waiting;
     return core->io.access_alone(description);
   }
-  description.messages = {&file.messages, send_of_file, receive_of_file, is_file_transfer_done};
+  description.messages = {&file.messages, send_of_file, receive_of_file, test_file_transfer};
   collio::Call* moving = file.messages.make_room(core->io.slots_needed(description)) ? core->io.begin(description) : nullptr;
   if (moving == nullptr) {
     end_job("a collective call on a file", MPI_ERR_NO_MEM);

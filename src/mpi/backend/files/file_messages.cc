@@ -90,7 +90,7 @@ void look_at_library(FileMessages& messages) {
   }
 }
 
-bool is_file_transfer_done(void* context, int slot, int64_t* bytes) {
+bool test_file_transfer(void* context, int slot, int64_t* bytes) {
   FileTransfer& transfer = static_cast<FileMessages*>(context)->transfers[slot];
   if (transfer.active && transfer.is_direct && try_to_complete(transfer.request)) {
     transfer.bytes =

@@ -75,7 +75,7 @@ void receive_of_file(void* context, int slot, int rank, int tag, void* into, int
 void look_at_library(FileMessages& messages);
 
 /// Whether the transfer that was begun in the slot is over; `bytes`, if not nullptr: how many came.
-bool is_file_transfer_done(void* context, int slot, int64_t* bytes);
+bool test_file_transfer(void* context, int slot, int64_t* bytes);
 
 /// While one lives, this thread is in a collective call on a file.
 class WaitsForFile {

@@ -59,7 +59,7 @@ struct IoFile {
   FileView view;
   bool withholds = false;  // the view from the library, on all ranks
   WithheldView withheld;
-  base::FutexLock view_lock;  // of both, and of the position where the view is withheld
+  base::FutexLock view_lock;  // of both, of limits_read_ahead, and of the position where the view is withheld
   // Of a call, for all ranks or nodes:
   collio::Opening* openings = nullptr;
   collio::NodeAccess* accesses = nullptr;

@@ -63,7 +63,7 @@ bool try_to_complete(DirectRequest& request) {
   } else if (request.kind == RequestKind::kCollective) {
     complete = advance_collective(*request.collective);
   } else if (request.sending != nullptr) {
-    complete = core->endpoint.is_finished(request.sending);
+    complete = core->endpoint.try_to_finish(request.sending);
     if (complete) {
       request.sending = nullptr;
     }

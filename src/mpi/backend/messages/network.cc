@@ -63,7 +63,7 @@ direct::NetworkTransfer* receive_from_network(int rank, int tag, void* into, uin
   return reinterpret_cast<direct::NetworkTransfer*>(slot);
 }
 
-bool is_network_done(direct::NetworkTransfer* transfer) {
+bool test_network_transfer(direct::NetworkTransfer* transfer) {
   const InsideLibrary inside;
   auto* slot = reinterpret_cast<NetworkSlot*>(transfer);
   int done = 0;
@@ -113,7 +113,7 @@ void begin_network(int size) {
   check_network(network_record != nullptr ? MPI_SUCCESS : MPI_ERR_NO_MEM);
   core->endpoint.begin_between_nodes(
       {[](int rank, const void* record, uint64_t bytes) { return send_to_network(rank, kRecordTag, record, bytes); },
-       send_to_network, receive_from_network, is_network_done, next_network_record},
+       send_to_network, receive_from_network, test_network_transfer, next_network_record},
       size);
 }
 

@@ -35,7 +35,7 @@ void wait_for_send(direct::Sending* sending) {
   const uint64_t bytes = sending->content.bytes;
   uint64_t rounds = looks_for_send(bytes);
   wait_direct([&] {
-    if (core->endpoint.is_finished(sending)) {
+    if (core->endpoint.try_to_finish(sending)) {
       return true;
     }
     ++rounds;
