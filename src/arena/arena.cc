@@ -262,7 +262,7 @@ View view_of_run(const Partition& partition, uint64_t block, uint64_t& count) {
     const uint64_t left = region->bytes - (offset - region->offset);
     const uint64_t blocks_left = (left + kBlockBytes - 1) / kBlockBytes;
     count = std::min(count, blocks_left);
-    const uint64_t bytes = count * kBlockBytes < left ? count * kBlockBytes : left;
+    const uint64_t bytes = std::min<uint64_t>(count * kBlockBytes, left);
     return {region->address + (offset - region->offset), bytes};
   }
   // A static region ahead ends the run.

@@ -186,7 +186,7 @@ void NestWalk::next() {
   position_ -= nest_.piece;
   left_ = nest_.piece;
   for (int64_t each = nest_.levels - 1; each >= 0; --each) {
-    const Level& level = nest_.level[each];
+    const Level& level = nest_.level[each];  // NOLINT(clang-analyzer-core.NullDereference): the nest has the array
     if (++index_[each] < level.count) {
       position_ += level.stride;
       return;

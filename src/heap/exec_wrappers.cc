@@ -97,14 +97,17 @@ class TextsOutside {
     }
     copy_ = static_cast<char**>(base::reserve_memory(bytes_));
     has_all_ = copy_ != nullptr;
+    if (!has_all_) {
+      return;
+    }
     char* to = reinterpret_cast<char*>(copy_ + count + 1);
     char* const end = reinterpret_cast<char*>(copy_) + bytes_;
-    for (size_t index = 0; index < count && has_all_ && to < end; ++index) {
+    for (size_t index = 0; index < count && to < end; ++index) {
       const size_t length = strnlen(texts_[index], static_cast<size_t>(end - to) - 1);  // another thread may write to it
       copy_[index] = static_cast<char*>(memcpy(to, texts_[index], length));
       to += length + 1;
     }
-    texts_ = has_all_ ? copy_ : texts_;
+    texts_ = copy_;
   }
 
   char* const* texts_;

@@ -309,7 +309,7 @@ void* remap(void* old_address, size_t old_bytes, size_t bytes, int flags, void* 
     }
     return result_of<void*>(system_call(SYS_mremap, old_address, old_bytes, bytes, flags, new_address), MAP_FAILED);
   }
-  const auto distance = static_cast<size_t>(static_cast<char*>(new_address) - static_cast<char*>(old_address));
+  const size_t distance = reinterpret_cast<uintptr_t>(new_address) - reinterpret_cast<uintptr_t>(old_address);
   const bool overlap = new_address != nullptr && (distance < old_bytes || -distance < bytes);
   if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) != 0 || bytes == 0 || old_bytes == 0 || overlap) {
     errno = EINVAL;  // as the system says; the old mapping cannot stay as an empty one (MREMAP_DONTUNMAP)

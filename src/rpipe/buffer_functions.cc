@@ -136,7 +136,7 @@ RPIPE_EXPORT int rpipe_receive(rpipe_t pipe, void* into, size_t room, size_t* by
   if (error != 0) {
     return error;
   }
-  if (has > 0) {
+  if (into != nullptr && has > 0) {
     memcpy(into, end->reader.at(from_raddr(buffer).buffer), has);
   }
   return rpipe_free(buffer);

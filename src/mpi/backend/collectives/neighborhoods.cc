@@ -55,16 +55,19 @@ Neighborhood* neighborhood_of_grid(MPI_Comm comm) {
 
 /// All ranks know all of the graph.
 Neighborhood* neighborhood_of_graph(MPI_Comm comm, const Communicator& communicator) {
-  Neighborhood* made = nullptr;
-  bool distinct = true;
-  for (int step = 1; step <= communicator.size; ++step) {  // its own last
-    const int rank = (communicator.rank + step) % communicator.size;
+  const auto neighborhood_of = [comm](int rank) {
     int count = 0;
     real.Graph_neighbors_count[1](comm, rank, &count);
-    free(made);
-    made = make_neighborhood(count, count);
-    real.Graph_neighbors[1](comm, rank, count, made->source);
-    distinct = distinct && are_distinct(made->source, count);
+    Neighborhood* const found = make_neighborhood(count, count);
+    real.Graph_neighbors[1](comm, rank, count, found->source);
+    return found;
+  };
+  Neighborhood* const made = neighborhood_of(communicator.rank);
+  bool distinct = are_distinct(made->source, made->sources);
+  for (int rank = 0; rank < communicator.size && distinct; ++rank) {
+    Neighborhood* const other = neighborhood_of(rank);
+    distinct = are_distinct(other->source, other->sources);
+    free(other);
   }
   memcpy(made->destination, made->source, sizeof(int) * static_cast<size_t>(made->sources));
   made->distinct = distinct;

@@ -107,7 +107,7 @@ int set_view_of_ours(IoFile& file, MPI_Offset origin, MPI_Datatype element, MPI_
     describe_view(view, origin, element, tile, representation);
   }
   take_view_hint(file, info, hint_in);
-  const bool withholds = agree_to_withhold(file, view);
+  const bool withholds = agree_to_withhold(file, view) && representation != nullptr;  // else no rank may withhold it
   const InsideLibrary inside;
   int error = MPI_SUCCESS;
   if (withholds) {
