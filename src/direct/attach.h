@@ -2,7 +2,7 @@
 // allocations, with process_vm_readv and process_vm_writev: one copy, made by the kernel.
 //
 // A process tries whether that is allowed, and does not assume it: security modules, containers and user identities forbid it
-// here and there. It tries to read from each process whose messages it begins to receive, and says in its Root (endpoint.h)
+// here and there. It tries to read from each process whose messages it begins to receive, and says in its Root (root.h)
 // whether it could.
 #pragma once
 

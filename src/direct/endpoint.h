@@ -295,6 +295,8 @@ class Endpoint {
   void want_piece(const WireRecord& wire);
   void ask_to_read_from(int rank);
   void let_read(int rank, const WireRecord& wire);
+
+  // reading_by_card.cc
   void begin_to_read_from(int rank, const WireRecord& wire);
   int take_bounce_slot();
   void give_back_bounce_slot(int slot);

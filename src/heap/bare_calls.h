@@ -14,7 +14,7 @@ void* map(void* address, size_t bytes, int protection, int flags, int descriptor
 void* remap(void* old_address, size_t old_bytes, size_t bytes, int flags, void* new_address, const void* caller);
 int unmap(void* address, size_t bytes);
 int advise(void* address, size_t bytes, int advice);
-int protect(void* address, size_t bytes, int protection, const void* caller);
+int protect(void* address, size_t bytes, int protection);
 
 // descriptor_wrappers.cc
 int close_others(unsigned first, unsigned last, int flags);

@@ -152,8 +152,10 @@ void look_at_growth(const void* caller) {
   constexpr int64_t kWorthJoining = 16 << 20;  // a shell has 4 MiB
   until_look_at_growth = kNoMoreLooks;         // the next calls allocate, too
   const int saved_errno = errno;
-  const bool is_programs = library_depth == 0 && !base::on_own_thread() && caller_kind(caller) == CallerKind::kProgram;
-  if (large_bytes.load(std::memory_order_relaxed) == SIZE_MAX || !is_programs ||
+  const auto is_programs = [caller] {
+    return library_depth == 0 && !base::on_own_thread() && caller_kind(caller) == CallerKind::kProgram;
+  };
+  if (large_bytes.load(std::memory_order_relaxed) == SIZE_MAX || !is_programs() ||
       !(pager::is_running() || pager::own_memory_exceeds(kWorthJoining))) {
     until_look_at_growth = kLookEach;
   } else if (pager::start() == base::Status::kOk) {
@@ -162,35 +164,53 @@ void look_at_growth(const void* caller) {
   errno = saved_errno;
 }
 
+namespace {
+
+/// Whether memory of that size is asked for by code whose memory may not move.
+bool is_for_others(const void* caller, size_t bytes) {
+  // The C library hands buffers of its own to system calls that nobody wraps (getdents).
+  const bool is_libcs = bytes < kUsuallyLarge && caller_kind(caller) == CallerKind::kSystem;
+  return library_depth > 0 || is_excluded_caller(caller) || (is_libcs && !pager::engine_serves_kernel());
+}
+
+bool start_and_begin() {
+  const bool is_running = pager::start() == base::Status::kOk;
+  if (is_running) {
+    begin_with_smaller_ones();
+  }
+  return is_running;
+}
+
+}  // namespace
+
 bool belongs_in_arena(const void* caller, size_t bytes) {
   if (base::on_own_thread()) {
     return false;
   }
   const int saved_errno = errno;
   bool belongs = false;
-  // The C library hands buffers of its own to system calls that nobody wraps (getdents).
-  const bool is_libcs = bytes < kUsuallyLarge && caller_kind(caller) == CallerKind::kSystem;
-  if (library_depth > 0 || is_excluded_caller(caller) || (is_libcs && !pager::engine_serves_kernel())) {
+  if (is_for_others(caller, bytes)) {
     trace::count(Counter::kAllocationsPassed);
   } else {
-    belongs = pager::start() == base::Status::kOk;
-    if (belongs) {
-      begin_with_smaller_ones();
-    }
+    belongs = start_and_begin();
   }
   errno = saved_errno;
   return belongs;
 }
 
 void note_mapped(size_t bytes, const void* caller) {
-  if (pager::is_running()) {
+  if (pager::is_running() || large_bytes.load(std::memory_order_relaxed) == SIZE_MAX) {
     return;
   }
-  if (bytes >= large_map_bytes) {
-    (void)belongs_in_arena(caller, bytes);
-  } else {
+  if (bytes < large_map_bytes) {
     note_small(bytes, caller);
+    return;
   }
+  const int saved_errno = errno;
+  if (!base::on_own_thread() && !is_for_others(caller, bytes)) {
+    (void)start_and_begin();
+  }
+  errno = saved_errno;
 }
 
 namespace {

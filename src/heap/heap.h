@@ -34,9 +34,12 @@ inline void note_small(size_t bytes, const void* caller) {
   }
 }
 
-/// Memory of the program's that stays with the system: mapped so that it cannot move, or committed. It counts all the same, so
-/// a process that has much of it joins its node as if it had allocated it.
+/// Memory of the program's that is mapped so that it cannot move counts all the same, so a process that has much of it joins
+/// its node as if it had allocated it.
 void note_mapped(size_t bytes, const void* caller);
+/// The same of memory that was reserved before and is committed now; looked at with the next allocation, since a signal handler
+/// may do that.
+inline void note_committed(size_t bytes) { until_look_at_growth -= static_cast<int64_t>(bytes); }
 
 /// How deep this thread is inside the MPI library; > 0 means that allocations are the library's.
 extern constinit thread_local int library_depth __attribute__((tls_model("initial-exec")));

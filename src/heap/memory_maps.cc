@@ -132,7 +132,7 @@ void* map_over(void* address, size_t bytes, int protection, int flags) {
   if (!heap::owns(address) || !heap::allocate_at(address, whole)) {
     return refuse("a mapping at a fixed address");
   }
-  if (own_rights && heap::protect(address, whole, protection, nullptr) != 0) {
+  if (own_rights && heap::protect(address, whole, protection) != 0) {
     return MAP_FAILED;  // its old content is gone; the program has been told that memory is exhausted
   }
   return address;
@@ -307,7 +307,11 @@ void* remap(void* old_address, size_t old_bytes, size_t bytes, int flags, void* 
     if (!in_child() && (target || touches_static_data(old_address, old_bytes))) {
       return refuse("moving a mapping");
     }
-    return result_of<void*>(system_call(SYS_mremap, old_address, old_bytes, bytes, flags, new_address), MAP_FAILED);
+    const long moved = system_call(SYS_mremap, old_address, old_bytes, bytes, flags, new_address);
+    if (bytes > old_bytes && !base::is_error(moved)) {
+      note_mapped(bytes - old_bytes, caller);
+    }
+    return result_of<void*>(moved, MAP_FAILED);
   }
   const size_t distance = reinterpret_cast<uintptr_t>(new_address) - reinterpret_cast<uintptr_t>(old_address);
   const bool overlap = new_address != nullptr && (distance < old_bytes || -distance < bytes);
@@ -364,7 +368,7 @@ int advise(void* address, size_t bytes, int advice) {
   return advise_pages(address, whole_pages(bytes), advice, is_static);
 }
 
-int protect(void* address, size_t bytes, int protection, const void* caller) {
+int protect(void* address, size_t bytes, int protection) {
   if (refuses_unmapped(address, bytes)) {
     return -1;
   }
@@ -373,7 +377,7 @@ int protect(void* address, size_t bytes, int protection, const void* caller) {
   }
   const long done = system_call(SYS_mprotect, address, bytes, protection);
   if ((protection & PROT_WRITE) != 0 && !base::is_error(done)) {
-    note_mapped(bytes, caller);
+    note_committed(bytes);
   }
   return result_of(done, -1);
 }
@@ -382,9 +386,7 @@ int protect(void* address, size_t bytes, int protection, const void* caller) {
 
 HEADROOM_EXPORT int munmap(void* address, size_t bytes) { return heap::unmap(address, bytes); }
 HEADROOM_EXPORT int madvise(void* address, size_t bytes, int advice) { return heap::advise(address, bytes, advice); }
-HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) {
-  return heap::protect(address, bytes, protection, __builtin_return_address(0));
-}
+HEADROOM_EXPORT int mprotect(void* address, size_t bytes, int protection) { return heap::protect(address, bytes, protection); }
 
 HEADROOM_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) {
   return heap::map(address, bytes, protection, flags, descriptor, offset, __builtin_return_address(0));

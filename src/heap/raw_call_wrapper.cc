@@ -1,6 +1,6 @@
-// syscall(): calls that a program makes past the C library's functions. Calls that a wrapper of ours exists for go through it,
-// so that memory is held, or pinned where the kernel works on after the call. The others go straight on; where the kernel could
-// not reach memory that is on storage, they are made once more with that memory held.
+// syscall(): calls that a program makes past the C library's functions. Calls that a wrapper of ours exists for go through it
+// if a buffer lies in evictable memory, which is then held, or pinned where the kernel works on after the call. The others go
+// straight on; where the kernel cannot reach an argument on storage, those that can be are made once more with it held.
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <stdarg.h>
@@ -9,8 +9,6 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#include <algorithm>
 
 #include "arena/arena.h"
 #include "base/kernel_abi.h"
@@ -166,7 +164,7 @@ bool try_wrapper(long number, const long (&a)[6], const void* caller, long& resu
       result = heap::advise(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
       return true;
     case SYS_mprotect:
-      result = heap::protect(pointer<void>(a[0]), static_cast<size_t>(a[1]), count, caller);
+      result = heap::protect(pointer<void>(a[0]), static_cast<size_t>(a[1]), count);
       return true;
     case SYS_close:
       errno = EBADF;
@@ -179,16 +177,54 @@ bool try_wrapper(long number, const long (&a)[6], const void* caller, long& resu
   }
 }
 
-/// Holds the beginning of what an argument points to, if that is memory that may move. How much the call wants is not known: it
-/// is a structure, a path, or a buffer that the call need not fill.
+/// Calls that may be made once more where the kernel has found an argument on storage: they change nothing before they have
+/// read their arguments, and tell the same again. Others may have taken what they could not store (a connection, a child's
+/// end), or changed the setting whose value before they could not tell.
+bool may_be_repeated(long number) {
+  switch (number) {
+    case SYS_getdents64:
+    case SYS_getcwd:
+    case SYS_uname:
+    case SYS_sysinfo:
+    case SYS_getrusage:
+    case SYS_clock_gettime:
+    case SYS_clock_getres:
+    case SYS_gettimeofday:
+    case SYS_times:
+    case SYS_getrandom:
+    case SYS_getcpu:
+    case SYS_sched_getaffinity:
+    case SYS_openat:
+    case SYS_faccessat:
+    case SYS_newfstatat:
+    case SYS_statx:
+    case SYS_fstat:
+    case SYS_statfs:
+    case SYS_fstatfs:
+    case SYS_readlinkat:
+    case SYS_getxattr:
+    case SYS_lgetxattr:
+    case SYS_fgetxattr:
+    case SYS_setxattr:
+    case SYS_lsetxattr:
+    case SYS_fsetxattr:
+    case SYS_listxattr:
+    case SYS_llistxattr:
+    case SYS_flistxattr:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Holds what an argument points to, if that is memory that may move, to the end of its block. How much the call wants is not
+/// known: it is a structure, a path, or a buffer that the call need not fill.
 class ArgumentHold {
  public:
   explicit ArgumentHold(long argument) : address_(pointer<void>(argument)) {
-    constexpr uint64_t kLongestKnown = 64 << 10;  // of an extended attribute
     uint64_t offset = 0;
     if (pager::find_evictable(address_, offset)) {
-      const uint64_t committed = pager::partition().committed.load(std::memory_order_acquire);
-      bytes_ = committed > offset ? std::min(committed - offset, kLongestKnown) : 0;
+      bytes_ = arena::kBlockBytes - offset % arena::kBlockBytes;
       heap::hold(address_, bytes_, true);
     }
   }
@@ -237,7 +273,8 @@ HEADROOM_EXPORT long syscall(long number, ...) noexcept {
   }
   const bool refused = number == SYS_io_uring_setup && heap::refuses_ring(__builtin_return_address(0));
   result = refused ? -ENOSYS : call(number, arguments);
-  if (result == -EFAULT && !pager::engine_serves_kernel()) {
+  if (result == -EFAULT && may_be_repeated(number) && pager::is_armed() && !pager::engine_serves_kernel() &&
+      !pager::is_forked_child()) {
     const heap::NotCancelled not_cancelled;
     result = call_with_arguments_held(number, arguments);
   }

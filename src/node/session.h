@@ -8,7 +8,7 @@
 //
 // A process joins when it first needs the arena or calls MPI_Init; a shell or `sed` that merely carries a rank's environment
 // never does. A member is identified by its index in the ledger; the MPI layer enters its rank once MPI has told it
-// (mpi/core_functions.cc).
+// (mpi/library_life.cc).
 //
 // Each member has a doorbell (an abstract datagram socket named after its index), and watches the next living member by a
 // pidfd, so that a death is noticed at once by one process: it gives the dead member's memory and slot back and says so.

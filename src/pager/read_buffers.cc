@@ -36,7 +36,7 @@ int how_many() {
   const uint32_t alive = ledger.alive.load(std::memory_order_relaxed);
   const int64_t ranks = std::min(alive, ledger.slots());
   const int64_t many = ledger.budget / (ranks > 0 ? ranks : 1) / kMemoryForEach;
-  return static_cast<int>(std::min<uint64_t>(many, kBuffers));
+  return static_cast<int>(std::min<int64_t>(many, kBuffers));
 }
 
 }  // namespace

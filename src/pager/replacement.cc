@@ -339,7 +339,7 @@ uint32_t Replacement::after(uint32_t block) const {
 
 uint64_t Replacement::room_ahead(uint64_t room) const {
   const auto ahead = static_cast<uint64_t>(passing_target(room) / 2);
-  return std::max<decltype(ahead)>(ahead, 2);
+  return std::max<uint64_t>(ahead, 2);
 }
 
 }  // namespace headroom::pager

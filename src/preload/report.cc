@@ -1,13 +1,8 @@
 // See report.h. The JSON is report_json.cc's. Like that the summary is written through a buffer of our own.
 #include "preload/report.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -272,7 +272,7 @@ def test_a_rank_is_killed_anywhere_among_messages(mpi, memory, how, tmp_path):
         settings |= {"between": "own"} if how == "own" else {}
         run = headroom_run(command, tmp_path, before=[*before, *nodes], **settings)
         errors = run.errors
-        if nodes:  # what the library copies to the other node from whom is being killed: limits.md
+        if nodes:  # what the library copies to the other node from whom is being killed: limits_system.md
             for killed in re.findall(r"error: rank (\d) .* was ended by signal 9", errors):
                 others = "[02]" if int(killed) % 2 else "[13]"
                 errors = re.sub(rf"wrong: rank {others}, \d+ bytes from rank {killed} .*", "", errors)

@@ -264,6 +264,15 @@ static void bare_calls(void) {
   press();
   CHECK(syscall(SYS_clock_gettime, CLOCK_REALTIME, buffer) == 0);
   CHECK(syscall(SYS_uname, (void*)8) == -1 && errno == EFAULT);
+  /* One that has changed the setting before it fails to tell the old one may not be made again: it would tell the new one. */
+  sigset_t blocked, now;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR2);
+  press();
+  const long told = syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, buffer, 8L);
+  CHECK(told == 0 || errno == EFAULT);
+  CHECK(told != 0 || !sigismember((sigset_t*)buffer, SIGUSR2));
+  CHECK(sigprocmask(SIG_UNBLOCK, &blocked, &now) == 0);
   free(path);
   free(buffer);
 }

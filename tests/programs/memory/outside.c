@@ -78,6 +78,8 @@ static int fill(const char* kind, size_t bytes) {
       return 0;
     }
     memset(pieces[piece], (int)(piece % 251), piece_bytes);
+    void* volatile small = malloc(64); /* as programs do; not left out by the compiler */
+    free(small);
   }
   return 1;
 }

@@ -66,6 +66,7 @@ int plan_call(IoFile& file) {
 }  // namespace
 
 void limit_read_ahead(IoFile& file, bool limited) {
+  const base::LockHolder lock(file.read_ahead_lock);  // threads may make calls of one rank beside a collective one
   if (file.limits_read_ahead != limited) {
     file.limits_read_ahead = limited;
     core->io.limit_read_ahead(file.descriptor, limited);
@@ -98,10 +99,7 @@ collio::Outcome move_bytes(IoFile& file, const FileAccessCall& call, const Datat
   }
   // Pages of the file are let go of where they would not fit.
   description.drops_pages = file.drops_pages && file.openings[file.aggregators[file.node_of_rank[file.rank]]].room < 2 * part;
-  {
-    const base::LockHolder lock(file.view_lock);  // a call of one rank, in another thread, may say otherwise
-    limit_read_ahead(file, description.drops_pages && !apart);
-  }
+  limit_read_ahead(file, description.drops_pages && !apart);
   if (apart) {
     const WithoutSlot waiting;
     return core->io.access_alone(description);

@@ -52,6 +52,7 @@ struct IoFile {
   int amode = 0;
   bool drops_pages = false;
   bool limits_read_ahead = false;  // now
+  base::FutexLock read_ahead_lock;
   collio::PlanLimits limits;
   bool may_aggregate = true;  // this rank's node may, by cb_config_list
   bool stays_apart[2] = {};   // asked for by a hint: when reading, when writing
@@ -59,7 +60,7 @@ struct IoFile {
   FileView view;
   bool withholds = false;  // the view from the library, on all ranks
   WithheldView withheld;
-  base::FutexLock view_lock;  // of both, of limits_read_ahead, and of the position where the view is withheld
+  base::FutexLock view_lock;  // of both, and of the position where the view is withheld
   // Of a call, for all ranks or nodes:
   collio::Opening* openings = nullptr;
   collio::NodeAccess* accesses = nullptr;
