@@ -49,8 +49,8 @@ def test_an_allocation_of_memory_that_was_used_before_makes_no_system_call(size,
 
 
 def fewest_calls(folder: Path, batches: int, processes: int = 1) -> list[str]:
-    """The calls of the batches that made the fewest, of each process that marks its batches. What a rank does while it waits for a
-    traced one is not counted: it yields, and lets the MPI library look at its descriptors."""
+    """The calls of the batches that made the fewest, of each process that marks its batches. What a rank does while it waits
+    for a traced one is not counted: it yields, and lets the MPI library look at its descriptors."""
     marked = [calls for file in folder.glob("calls.*") if (calls := calls_between_marks(file.read_text()))]
     assert [len(calls) for calls in marked] == [batches] * processes
     waits = ("sched_yield(", "epoll_wait(", "poll(")
