@@ -1,7 +1,7 @@
 # What a person types; each target installs what it needs and says what it does.
 #
 #   make build   the command (build/venv/bin/headroom) and the MPI libraries (build/mpi/mpich, build/mpi/openmpi)
-#   make demo    the main job: an MPI PageRank bigger than its memory
+#   make demo    the five parts at work, in at most five minutes
 #   make quick   in 3 minutes: the unit tests of the release build, and the tests that broke most often (tests/quick.txt)
 #   make check   the tests; each with each MPI library and with each engine, but not with each of both
 #   make suites  every variant of every test, and MPICH's, HDF5's and PnetCDF's own tests: hours (make check runs some of them)

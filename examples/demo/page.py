@@ -32,7 +32,7 @@ def section(number: int, part: Part) -> str:
     shown += [bars(part)] if part.bars else []
     shown += [f'<div class="{theme}">{svg}</div>' for theme, svg in part.pictures.items()]
     shown += [f'<p><a href="{part.link}">The report of this run</a></p>'] if part.link and part.pictures else []
-    shown += [] if part.good else ["<p><b>The results differ: something is wrong.</b></p>"]
+    shown += [] if part.good else ["<p><b>It failed, or its results differ: something is wrong.</b></p>"]
     return "\n".join(shown)
 
 

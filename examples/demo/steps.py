@@ -27,7 +27,7 @@ class Part:
     bars: list[tuple[str, float]] = field(default_factory=list)
     pictures: dict[str, str] = field(default_factory=dict)  # light and dark
     link: str = ""  # a page with more of it
-    good: bool = True  # results were right
+    good: bool = True  # it ran, and results were right
 
 
 def say(text: str = "") -> None:
