@@ -30,7 +30,7 @@ class Headroom(PythonPackage):
     depends_on("py-matplotlib@3.8:", type="run")
     depends_on("jemalloc libs=static", type="build")
     depends_on("xxhash", type="build")
-    depends_on("rdma-core", type="build", when="+cards")
+    depends_on("rdma-core", type=("build", "run"), when="+cards")
     depends_on("libfabric", type=("build", "run"), when="+ofi")
     depends_on("mpi")
     conflicts("%gcc@:11")
