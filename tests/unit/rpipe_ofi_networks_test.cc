@@ -13,7 +13,7 @@
 
 #ifdef __SANITIZE_ADDRESS__
 // libfabric 1.17 loses a description of its network when an endpoint is opened and closed.
-extern "C" const char* __lsan_default_suppressions() { return "leak:libfabric.so\n"; }
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() { return "leak:libfabric.so\n"; }
 #endif
 
 namespace headroom::rpipe {
