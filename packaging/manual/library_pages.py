@@ -29,8 +29,12 @@ def plain(comment: str) -> str:
     return "\n".join(re.sub(r"^ \* ?", "", line) for line in body.splitlines()).strip()
 
 
+# Terminals without UTF-8 have no such characters.
+DRAWING = str.maketrans({"─": "-", "│": "|", "►": ">", "└": "+", "┘": "+", "┌": "+", "┐": "+"})
+
+
 def roff(text: str) -> str:
-    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    escaped = text.translate(DRAWING).replace("\\", "\\e").replace("-", "\\-")
     return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in escaped.splitlines())
 
 
