@@ -84,7 +84,7 @@ def test_smaller_ones_move_once_much_cannot(engine, tmp_path):
 
 @pytest.mark.parametrize("kind", ["shared", "reserved"])
 def test_a_program_without_mpi_is_measured_too(kind, tmp_path):
-    """It allocates nothing, so only its mapping and committing tell that it has become large."""
+    """It allocates nothing large, so only its mapping and committing tell that it has become so."""
     program = compile_program(None, "outside.c")
     run = headroom_run([program, kind, 200], tmp_path, memory="64M", unwatched="nothing moves")
     assert run.status == 0 and "wrong 0" in run.output
