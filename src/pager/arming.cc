@@ -4,13 +4,19 @@
 // noticed; then the populated pages are listed (by the memfd's own map of data and holes: nothing is read, nothing faults);
 // then the reservation shrinks to what is resident. Every block that is populated counts as dirty: nobody watched it before.
 // A partly populated block is filled up with zeros, so that "resident" always means the whole block.
+#include "pager/arming.h"
+
 #include <errno.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "base/log.h"
+#include "pager/first_touch.h"
+#include "pager/huge_pages.h"
+#include "pager/other_memory.h"
 #include "pager/state.h"
+#include "pager/touched.h"
 #include "trace/recorder.h"
 
 namespace headroom::pager {

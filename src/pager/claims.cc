@@ -4,30 +4,30 @@
 // watches. A claim that does not fit makes the node short: every process arms (arming.cc), and from then on resident memory
 // counts, and the pager's thread does all this. One lock keeps the two apart. A thread that holds memory takes it only when the
 // process arms, or to pin, with signals blocked: signal handlers may do both.
+#include "pager/claims.h"
+
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "pager/arming.h"
+#include "pager/first_touch.h"
+#include "pager/hold.h"
+#include "pager/other_memory.h"
 #include "pager/pager.h"
+#include "pager/requests.h"
+#include "pager/room.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
+#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
-
-base::FutexLock transition_lock;
 
 namespace {
 
 using base::Status;
 using detail::the_session;
 
-std::atomic<bool> armed_flag{false};
 int64_t claimed_bytes = 0;  // reserved for allocations while memory is enough; under the lock
-
-/// Whether this process has begun to arm, for a thread that has just added a hold by a seq_cst operation. If not, list_held()
-/// (arming.cc) finds the hold: there the word `arms` is written before the blocks' words are read, with a fence between; here a
-/// block's word is changed before `arms` is read, both seq_cst. One of the two sees the other
-/// (tests/unit/arming_protocol_test.cc).
-bool arms() { return the_session.self->pager.arms.load(std::memory_order_seq_cst) != 0; }
 
 void make_short() {
   note_short();
@@ -45,13 +45,11 @@ void make_short() {
 
 }  // namespace
 
-bool is_armed() { return armed_flag.load(std::memory_order_acquire); }
-
 void become_armed() {
   if (!state.armed) {  // else the thread that holds the lock may be waiting for this one
     base::LockHolder lock(transition_lock);
     arm(claimed_bytes);
-    armed_flag.store(true, std::memory_order_release);
+    state.armed_for_all.store(true, std::memory_order_release);
   }
 }
 
@@ -158,41 +156,6 @@ Status add_static_region(uintptr_t address, uint64_t bytes, uint64_t offset,
   }
   hold_all(false);
   return status;
-}
-
-bool is_armed_once_settled() {
-  if (__builtin_expect(!arms(), 1)) {
-    return false;  // arming that begins now finds the hold
-  }
-  const TransitionHolder until_it_has_armed;
-  return is_armed();
-}
-
-bool populate_while_unarmed(uintptr_t address, uint64_t bytes) {
-  if (!arms()) {
-    if (engine_serves_kernel()) {
-      return true;
-    }
-    // The process may arm while the kernel is at work on this range; no page of it may be missing then.
-    const uintptr_t page = address & ~(arena::kPageBytes - 1);
-    (void)base::system_call(SYS_madvise, page, address + bytes - page, MADV_POPULATE_WRITE);
-    if (!arms()) {
-      return true;
-    }
-  }
-  const TransitionHolder until_it_has_armed;
-  return false;
-}
-
-bool mark_kept(uint64_t block, uint64_t bit, uint64_t& before) {
-  const TransitionHolder lock;
-  before = word_of(block).load(std::memory_order_relaxed);
-  do {
-    if ((before & bit) != 0) {
-      return false;
-    }
-  } while (!word_of(block).compare_exchange_weak(before, (before | bit) + arena::kHold + arena::kWriteHold));
-  return true;
 }
 
 }  // namespace headroom::pager

@@ -1,12 +1,21 @@
 // Content that the program gives up: memory that is freed, unmapped, or given back (MADV_DONTNEED, MADV_FREE), and content that
 // will be overwritten. Nothing of it is written out or read again.
+#include "pager/discard.h"
+
 #include <string.h>
 #include <time.h>
 
 #include "base/system_calls.h"
 #include "pager/block_transitions.h"
+#include "pager/ended_transfers.h"
 #include "pager/fork.h"
+#include "pager/fork_copies.h"
+#include "pager/forked_children.h"
+#include "pager/hold.h"
+#include "pager/huge_pages.h"
+#include "pager/present_pages.h"
 #include "pager/state.h"
+#include "pager/touched.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {

@@ -4,13 +4,20 @@
 // content is written out of the alias; when that is done and nothing was written or held meanwhile, the word goes to STORED
 // and the memory is punched. A write in between is caught by the protection, makes the block dirty again, and the eviction
 // of that block is given up. Blocks that are all zero are dropped without being stored; clean ones without being written.
+#include "pager/eviction.h"
+
 #include <string.h>
 
 #include "base/log.h"
 #include "pager/block_transitions.h"
-#include "pager/fork.h"
+#include "pager/block_words.h"
+#include "pager/forked_children.h"
+#include "pager/huge_pages.h"
+#include "pager/page_eviction.h"
+#include "pager/room.h"
 #include "pager/state.h"
 #include "pager/store_room.h"
+#include "pager/transfers.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -256,28 +263,6 @@ int64_t evict_now(int64_t bytes, Found& found, bool used) {
 }
 
 }  // namespace
-
-bool take_access(uint64_t block) {
-  return make_transition(word_of(block), [](uint64_t word) { return next::take_access(word); });
-}
-
-uint64_t out_marks(uint64_t word) {
-  trace::count(Counter::kBlocksTwiceOut, (word & (kOutOnce | kOutTwice)) == kOutOnce ? 1 : 0);
-  return (word & kOutOnce) != 0 ? kOutTwice : kOutOnce;
-}
-
-bool is_written_remotely(View view) {
-  const int32_t self = state.session->self->pid.load(std::memory_order_relaxed);
-  for (const Member& member : state.session->ledger->used_members()) {
-    // seq_cst: the writer stores its target before it touches memory, we protect before we look; one of us sees the other.
-    if (member.remote_write.target.load(std::memory_order_seq_cst) == self && is_alive(member) &&
-        view.address < member.remote_write.end.load(std::memory_order_relaxed) &&
-        member.remote_write.begin.load(std::memory_order_relaxed) < view.address + view.bytes) {
-      return true;
-    }
-  }
-  return false;
-}
 
 int64_t evict(int64_t bytes, Urgency urgency) {
   Found found;

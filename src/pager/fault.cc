@@ -1,8 +1,10 @@
 // Serving faults: first touches, first writes, and blocks that are on storage.
 //
-// serve() makes one block accessible if that is possible at once. If not, the access waits (waiting_accesses.cc). The block's
-// word alone decides what a fault means: a stray access may have put a zero page under a hole, so that the kernel calls the
-// next fault "minor".
+// serve() makes one block accessible if that is possible at once. If not, the access waits (waiting_accesses.h), and
+// serving.cc tries again. The block's word alone decides what a fault means: a stray access may have put a zero page under a
+// hole, so that the kernel calls the next fault "minor".
+#include "pager/fault.h"
+
 #include <string.h>
 
 #include <algorithm>
@@ -10,12 +12,24 @@
 #include "arena/whole_blocks.h"
 #include "base/log.h"
 #include "pager/block_transitions.h"
-#include "pager/fork.h"
+#include "pager/block_words.h"
+#include "pager/fatal_errors.h"
+#include "pager/fork_copies.h"
 #include "pager/page_table.h"
+#include "pager/present_pages.h"
 #include "pager/random_access.h"
+#include "pager/requests.h"
+#include "pager/room.h"
+#include "pager/shares.h"
+#include "pager/single_pages.h"
 #include "pager/sparse_readers.h"
 #include "pager/state.h"
+#include "pager/streams.h"
 #include "pager/thread_core.h"
+#include "pager/touched.h"
+#include "pager/transfers.h"
+#include "pager/turns.h"
+#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 #include "trace/labels.h"
 
@@ -195,38 +209,17 @@ bool serve_stored(uint64_t block, uint32_t page) {
   if (can_transfer() && take_room_for_one()) {
     state.resident.expect(block, false);
     start_read(block, 1);
-    if (!read_ahead_in_jumps(block)) {
+    const uint64_t ahead = choose_blocks_ahead(block);
+    if (ahead == 0) {
       extend_stream(block);
+    } else if (state_of(word_of(block + 1).load(std::memory_order_relaxed)) == kStored) {
+      read_announced(block + 1, ahead);
     }
   }
   return false;
 }
 
 }  // namespace
-
-bool reserve_blocks(uint64_t count) {
-  if (!node::reserve(*state.session->ledger, *state.session->self, static_cast<int64_t>(count * kBlockBytes))) {
-    return false;
-  }
-  state.waits_for_others = false;  // they gave
-  return true;
-}
-
-void change_word(BlockWord& word, uint64_t clear, uint64_t set) {
-  (void)make_transition(word, [=](uint64_t before) { return next::change_bits(before, clear, set); });
-}
-
-void start_read(uint64_t first, uint64_t count) {
-  for (uint64_t block = first; block < first + count; ++block) {
-    change_word(word_of(block), kStateMask | kDirty | kWritable | kMapped | kMarker, kReading);
-  }
-  start_transfer(false, first, count);
-}
-
-void die_without_memory() {
-  base::die("the kernel has no memory for a block although the budget allows it; lower --memory (now %lld MiB for the node)",
-            static_cast<long long>(state.session->ledger->budget >> 20));
-}
 
 bool serve(uint64_t block, bool write, uint32_t page) {
   const uint64_t word = word_of(block).load(std::memory_order_acquire);
@@ -300,34 +293,6 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
     } else {
       state.engine->wake(view_of_block(*state.partition, block));
     }
-  }
-}
-
-void read_done(uint64_t first, uint64_t count) {
-  for (uint64_t block = first; block < first + count; ++block) {
-    change_word(word_of(block), kStateMask, kResident | kHasCopy);
-    state.resident.loaded(block);
-  }
-  end_satisfied(first, count);
-  // Accesses that wait are served first, so that a write maps its block writable at once.
-  (void)serve_waiting(first, count);
-  for (uint64_t block = first; block < first + count;) {
-    uint64_t run = 0;
-    while (block + run < first + count && (word_of(block + run).load(std::memory_order_relaxed) & (kMapped | kMarker)) == 0) {
-      ++run;
-    }
-    if (run == 0) {
-      ++block;
-      continue;
-    }
-    const View view = view_of_run(*state.partition, block, run);
-    const bool writable = is_likely_written(block) && !has_fork_children();
-    state.engine->map(view, writable);
-    for (uint64_t mapped = block; mapped < block + run; ++mapped) {
-      change_word(word_of(mapped), 0, kMapped | (writable ? kDirty | kWritable : 0));
-    }
-    trace::count(Counter::kBlocksReadWritable, writable ? run : 0);
-    block += run;
   }
 }
 

@@ -20,6 +20,8 @@
 // Elsewhere program and thread touch it together: of a window, which doubles while the program goes on, the thread touches the
 // second half meanwhile. (Were it just ahead of the program, they would meet and wait for each other's pages.) Only where all
 // memory is equally near: a program chooses where it is by touching it.
+#include "pager/first_touch.h"
+
 #include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <string.h>
@@ -29,6 +31,7 @@
 
 #include "base/kernel_abi.h"
 #include "pager/pager.h"
+#include "pager/requests.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
 #include "trace/counters.h"

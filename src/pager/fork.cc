@@ -37,9 +37,14 @@
 #include "base/own_descriptors.h"
 #include "base/passed_descriptors.h"
 #include "pager/block_transitions.h"
+#include "pager/block_words.h"
+#include "pager/ended_transfers.h"
 #include "pager/fork_channel.h"
 #include "pager/fork_content.h"
+#include "pager/fork_copies.h"
 #include "pager/forked_children.h"
+#include "pager/huge_pages.h"
+#include "pager/single_pages.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -50,42 +55,9 @@ using namespace arena;
 using base::system_call;
 using trace::Counter;
 
-/// The child has ended; or it would go on without what it needs, and is killed.
-void forget_after(Child& child, long error) {
-  if (error != -ESRCH && child.fault_descriptor >= 0) {
-    base::log_warning("memory could not be given to a forked child (%s), so it is killed", strerror(static_cast<int>(-error)));
-    forget_child(child, false);
-  } else {
-    forget_child(child);
-  }
-}
-
-/// False if the child is gone, or had to be killed.
-bool copy_block(Child& child, uint64_t block, const char* source) {
-  const View view = view_of_block(*state.partition, block);
-  const long error = copy_to_child(child.fault_descriptor, view.address, source, view.bytes);
-  if (error != 0) {
-    forget_after(child, error);
-  }
-  return error == 0;
-}
-
-void give_copy(Child& child, uint64_t block) {
-  const char* source = bit(child.zero, block) ? zeros_for_children() : content_of(block);
-  if (!child.used || bit(child.given, block)) {
-    return;  // waiting for a transfer has served others, this child perhaps among them
-  }
-  if (copy_block(child, block, source)) {
-    set_bit(child.given, block);
-    trace::count(Counter::kForkBlocksCopied);
-  }
-}
-
 /// A page that the child had is missing again. Either it was one of zeros, which the kernel takes out of a private mapping when
 /// the parent punches its own; or the child has discarded it itself.
 void give_zeros_again(Child& child, uint64_t block) { (void)copy_block(child, block, zeros_for_children()); }
-
-bool is_shared(uint64_t block) { return (word_of(block).load(std::memory_order_acquire) & kShared) != 0; }
 
 /// Whether the block may be mapped in children from now on.
 bool start_sharing(uint64_t block) {
@@ -222,69 +194,6 @@ void protect_all() {
 }
 
 }  // namespace
-
-bool give_children_copies(uint64_t block) {
-  for (Child& child : forked_children) {
-    if (lacks(child, block) && child.fault_descriptor < 0) {
-      return false;  // forked a moment ago; goes on when it has said hello or is gone
-    }
-  }
-  if (is_shared(block)) {
-    return stop_sharing(block);
-  }
-  for (Child& child : forked_children) {
-    if (lacks(child, block)) {
-      give_copy(child, block);
-    }
-  }
-  return true;
-}
-
-bool is_given_to_all(uint64_t block) {
-  for (const Child& child : forked_children) {
-    if (lacks(child, block)) {
-      return false;
-    }
-  }
-  return !is_shared(block);
-}
-
-bool stop_sharing(uint64_t block) {
-  const uint64_t word = word_of(block).load(std::memory_order_acquire);
-  if ((word & kShared) == 0) {
-    return true;
-  }
-  bool may_be_mapped = false;  // one that has not said hello yet has mapped nothing, and is given the block later
-  for (const Child& child : forked_children) {
-    may_be_mapped = may_be_mapped || (lacks(child, block) && child.fault_descriptor >= 0);
-  }
-  if (!may_be_mapped) {  // all who did are gone, or have got it
-    change_word(word_of(block), kShared, 0);
-    return true;
-  }
-  if (state_of(word) == kWriting) {
-    return false;
-  }
-  auto* const memory = reinterpret_cast<char*>(state.partition->alias + block * kBlockBytes);
-  char* const moved = room_for_moved_content();
-  memcpy(moved, memory, kBlockBytes);
-  punch(*state.partition, block, 1);
-  for (Child& child : forked_children) {
-    if (lacks(child, block) && child.fault_descriptor >= 0 && copy_block(child, block, moved)) {
-      set_bit(child.given, block);
-      trace::count(Counter::kForkBlocksCopied);
-    }
-  }
-  if (make_whole(*state.partition, block, {block, 1}) != base::Status::kOk) {
-    die_without_memory();
-  }
-  memcpy(memory, moved, kBlockBytes);
-  if ((word & kMapped) != 0) {
-    state.engine->map(view_of_block(*state.partition, block), false);  // what was mapped is said to be
-  }
-  change_word(word_of(block), kShared, 0);  // last: until then holders ask
-  return true;
-}
 
 void wait_until_may_write(uint64_t block) {
   while (!give_children_copies(block)) {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/own_descriptors.h"
+#include "pager/pager.h"
 #include "pager/state.h"
 
 namespace headroom::pager {

@@ -2,7 +2,6 @@
 #include "pager/fork_content.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -11,8 +10,8 @@
 
 #include "base/kernel_abi.h"
 #include "base/log.h"
-#include "pager/block_transitions.h"
 #include "pager/checksums.h"
+#include "pager/present_pages.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -76,35 +75,19 @@ const char* zeros_for_children() { return zeros; }
 
 char* room_for_moved_content() { return moved; }
 
-const char* content_of(uint64_t block) {
-  while (state_of(word_of(block).load(std::memory_order_acquire)) == kReading) {
-    if (!collect_transfers()) {
-      pollfd waiting = {state.store->descriptor(), POLLIN, 0};
-      (void)system_call(SYS_ppoll, &waiting, 1, nullptr, nullptr, 8);
-    }
+const char* read_content_back(uint64_t block) {
+  const long failed = read_back(place_of(state.files, block * kBlockBytes));
+  const bool has_pages = state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages;
+  const bool right =
+      has_pages ? absent_pages_are_right(block, bounce) : compare_with_written(block * kBlockBytes, bounce, kBlockBytes);
+  if (failed != 0 || !right) {
+    base::die("reading memory back from the storage in %s for a forked child failed: %s", base::settings().storage,
+              strerror(failed != 0 ? static_cast<int>(-failed) : EIO));
   }
-  switch (state_of(word_of(block).load(std::memory_order_acquire))) {
-    case kFresh:
-      return zeros;
-    case kStored:
-    case kSinglePages: {
-      const StorePlace place = place_of(state.files, block * kBlockBytes);
-      const long failed = read_back(place);
-      const bool has_pages = state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages;
-      const bool right =
-          has_pages ? absent_pages_are_right(block, bounce) : compare_with_written(block * kBlockBytes, bounce, kBlockBytes);
-      if (failed != 0 || !right) {
-        base::die("reading memory back from the storage in %s for a forked child failed: %s", base::settings().storage,
-                  strerror(failed != 0 ? static_cast<int>(-failed) : EIO));
-      }
-      if (has_pages) {
-        overlay_pages(block, bounce);
-      }
-      return bounce;
-    }
-    default:
-      return reinterpret_cast<const char*>(state.partition->alias + block * kBlockBytes);
+  if (has_pages) {
+    overlay_pages(block, bounce);
   }
+  return bounce;
 }
 
 long copy_to_child(int descriptor, uintptr_t address, const char* source, uint64_t bytes) {

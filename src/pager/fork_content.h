@@ -1,4 +1,5 @@
-// What a forked child is given of a block, and the kernel's calls that put it into the child; private to src/pager/fork.cc.
+// What a forked child is given of a block, and the kernel's calls that put it into the child; private to src/pager; fork.cc
+// says what happens.
 //
 // Called by the pager's thread. `descriptor` is the child's userfaultfd.
 #pragma once
@@ -16,9 +17,9 @@ const char* zeros_for_children();
 /// One block, for content whose memory is taken away for a moment.
 char* room_for_moved_content();
 
-/// The block's content, wherever it is; where it is on storage, in a buffer that holds until the next call. Waits for a
-/// transfer under way, and serves others meanwhile.
-const char* content_of(uint64_t block);
+/// The content of a block that is STORED or SINGLE_PAGES, in a buffer that holds until the next call. Ends the process if it
+/// cannot be read.
+const char* read_content_back(uint64_t block);
 
 /// Copies `bytes` from `source`, or zeros_for_children(), to the child's `address`, leaving pages alone that the child has
 /// written itself. 0, or -errno; -ESRCH: the child is gone.

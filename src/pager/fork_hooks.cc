@@ -1,17 +1,18 @@
 // What happens around fork(), in the order in which it has to; the work is in fork.cc and fork_child.cc.
 #include "base/log.h"
 #include "pager/fork.h"
+#include "pager/forked_children.h"
 #include "pager/pager.h"
+#include "pager/requests.h"
 #include "pager/signals.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
+#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
 
 namespace headroom::pager {
 namespace {
-
-std::atomic<bool> forked_child{false};
 
 /// Of the thread that forks. What before_fork() has done, the others end: the pager may have started in between.
 struct Prepared {
@@ -25,7 +26,7 @@ thread_local constinit bool fork_failed __attribute__((tls_model("initial-exec")
 }  // namespace
 
 void before_fork() {
-  if (forked_child.load(std::memory_order_relaxed)) {
+  if (is_forked_child()) {
     make_private_in_child();
     return;
   }
@@ -62,7 +63,7 @@ void after_fork_in_parent() {
 }
 
 void after_fork_in_child() {
-  if (forked_child.load(std::memory_order_relaxed)) {
+  if (is_forked_child()) {
     finish_fork_in_grandchild();
     return;
   }
@@ -83,7 +84,7 @@ void after_fork_in_child() {
   }
   base::set_death_hook(nullptr);
   detail::progress.store(3, std::memory_order_release);
-  forked_child.store(true, std::memory_order_release);
+  state.forked_child.store(true, std::memory_order_release);
   transition_lock.reset();
   forget_signals_of_parent();
   trace::stop_counting();
@@ -107,8 +108,6 @@ bool take_fork_failure() {
   fork_failed = false;
   return failed;
 }
-
-bool is_forked_child() { return forked_child.load(std::memory_order_relaxed); }
 
 void prepare_to_leave() {
   if (!has_fork_children()) {

@@ -5,6 +5,7 @@
 
 #include "base/own_descriptors.h"
 #include "base/system_calls.h"
+#include "pager/fork.h"
 #include "pager/fork_channel.h"
 #include "pager/state.h"
 
@@ -72,6 +73,17 @@ int fork_descriptors(int* out) {
     }
   }
   return count;
+}
+
+bool is_shared(uint64_t block) { return (word_of(block).load(std::memory_order_acquire) & kShared) != 0; }
+
+bool is_given_to_all(uint64_t block) {
+  for (const Child& child : forked_children) {
+    if (lacks(child, block)) {
+      return false;
+    }
+  }
+  return !is_shared(block);
 }
 
 bool has_fork_children() { return living_children.load(std::memory_order_acquire) > 0; }

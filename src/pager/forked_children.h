@@ -1,13 +1,13 @@
-// The children of fork() that have not got all of their memory, a place each; private to src/pager/fork.cc.
+// The children of fork() that have not got all of their memory, a place each; private to src/pager; fork.cc says what happens.
 //
 // Called by the pager's thread but where a function says otherwise.
 #pragma once
 
 #include <cstdint>
 
-#include "pager/fork.h"
-
 namespace headroom::pager {
+
+inline constexpr int kMaxForkChildren = 64;
 
 struct Child {
   bool used;
@@ -29,6 +29,18 @@ inline void set_bit(uint64_t* bits, uint64_t index) { bits[index / 64] |= uint64
 inline bool lacks(const Child& child, uint64_t block) {
   return child.used && block < child.blocks && !bit(child.given, block) && !bit(child.zero, block);
 }
+
+/// Whether children may have the block's own pages mapped.
+bool is_shared(uint64_t block);
+/// Whether every living child has the block. Changes nothing.
+bool is_given_to_all(uint64_t block);
+
+/// Whether there are children that have not got everything. Any thread.
+bool has_fork_children();
+/// Descriptors to wait for (at most 2 * kMaxForkChildren); serve_forked() when one is readable.
+int fork_descriptors(int* out);
+/// In a forked child: closes its copies of what the parent keeps for its children.
+void drop_children_in_child();
 
 /// A place for the child that is about to be forked, with what is fresh now; nullptr if there is none, or no memory.
 Child* take_place_of_child();

@@ -3,12 +3,17 @@
 // A hold is added to the block's word first and the word looked at afterwards; the pager changes RESIDENT to WRITING or
 // STORED only by a compare-and-swap that finds no hold. So either the pager sees the hold, or the holder sees that the block
 // is gone and asks for it.
+#include "pager/hold.h"
+
 #include <algorithm>
 
 #include "base/system_calls.h"
 #include "pager/block_ranges.h"
+#include "pager/forked_children.h"
 #include "pager/requests.h"
 #include "pager/state.h"
+#include "pager/waiting_accesses.h"
+#include "pager/while_unarmed.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -19,8 +24,6 @@ using namespace arena;
 constexpr int64_t kHoldPart = 6;                                // see largest_hold()
 constexpr int64_t kLeastBesidePins = 8 * int64_t{kBlockBytes};  // an instruction may need four, and as many are on their way
 constexpr int64_t kLeastToHoldOf = 12 * int64_t{kBlockBytes};   // below, memory that can be copied is not held
-
-std::atomic<uint64_t> pinned_bytes{0};
 
 void bring_blocks(BlockRange range, bool write) {
   const uint64_t started = base::monotonic_ns();
@@ -67,7 +70,7 @@ void end_keeping(uint64_t block, uint64_t bit) {
       return;
     }
   } while (!word_of(block).compare_exchange_weak(seen, seen - bit - kHold - kWriteHold, std::memory_order_acq_rel));
-  pinned_bytes.fetch_sub(kBlockBytes, std::memory_order_relaxed);
+  state.pinned_bytes.fetch_sub(kBlockBytes, std::memory_order_relaxed);
 }
 
 /// Adds to each block a write hold that `bit` stands for, once.
@@ -78,7 +81,7 @@ void keep(const void* address, uint64_t bytes, uint64_t bit) {
       if (!mark_kept(block, bit, before)) {
         continue;
       }
-      pinned_bytes.fetch_add(kBlockBytes, std::memory_order_relaxed);
+      state.pinned_bytes.fetch_add(kBlockBytes, std::memory_order_relaxed);
       const View view = view_of_block(partition(), block);
       make_present({block, 1}, true, is_there(before, true), view.address, view.bytes);
     }
@@ -99,7 +102,7 @@ int64_t evictable_share() {
   const node::Ledger& ledger = *session().ledger;
   const int64_t alive = ledger.alive.load(std::memory_order_relaxed);
   return ledger.budget / (alive > 0 ? alive : 1) - bytes_besides_blocks(*session().self) -
-         static_cast<int64_t>(pinned_bytes.load(std::memory_order_relaxed));
+         static_cast<int64_t>(pinned_bytes_now());
 }
 
 }  // namespace
@@ -177,7 +180,7 @@ bool try_keep(const void* address, uint64_t bytes, uint64_t bit) {
       fresh += (word_of(block).load(std::memory_order_relaxed) & bit) == 0 ? kBlockBytes : 0;
     }
   });
-  if (fresh > 0 && pinned_bytes.load(std::memory_order_relaxed) + fresh > pin_limit()) {
+  if (fresh > 0 && pinned_bytes_now() + fresh > pin_limit()) {
     return false;
   }
   keep(address, bytes, bit);
@@ -235,10 +238,10 @@ bool try_long_hold(const void* address, uint64_t bytes) {
   }
   uint64_t fresh = 0;
   for_each_block(address, bytes, [&](uint64_t block) { fresh += long_counts[block] == 0 ? kBlockBytes : 0; });
-  if (fresh > 0 && pinned_bytes.load(std::memory_order_relaxed) + fresh > pin_limit()) {
+  if (fresh > 0 && pinned_bytes_now() + fresh > pin_limit()) {
     return false;
   }
-  pinned_bytes.fetch_add(fresh, std::memory_order_relaxed);
+  state.pinned_bytes.fetch_add(fresh, std::memory_order_relaxed);
   for_each_block(address, bytes, [](uint64_t block) { ++long_counts[block]; });
   hold(address, bytes, true);
   return true;
@@ -249,16 +252,14 @@ void drop_long_hold(const void* address, uint64_t bytes) {
   drop_hold(address, bytes, true);
   uint64_t over = 0;
   for_each_block(address, bytes, [&](uint64_t block) { over += --long_counts[block] == 0 ? kBlockBytes : 0; });
-  pinned_bytes.fetch_sub(over, std::memory_order_relaxed);
+  state.pinned_bytes.fetch_sub(over, std::memory_order_relaxed);
 }
 
 uint64_t long_hold_room() {
   const uint64_t limit = pin_limit();
-  const uint64_t now = pinned_bytes.load(std::memory_order_relaxed);
+  const uint64_t now = pinned_bytes_now();
   return limit > now ? limit - now : 0;
 }
-
-uint64_t pinned_bytes_now() { return pinned_bytes.load(std::memory_order_relaxed); }
 
 bool is_pinned(const void* address) {
   uint64_t offset = 0;

@@ -11,6 +11,8 @@
 // The kernel splits a page as a side effect of two requests: advice that a part of it is cold, unless other processes map it;
 // and punching less than a page out of it, which zeroes these bytes: we punch one byte that is zero already. Since Linux 6.15
 // the second leaves halves, quarters and eighths, for which the first is then tried (nobody maps them at that moment).
+#include "pager/huge_pages.h"
+
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,7 +21,10 @@
 
 #include "base/kernel_abi.h"
 #include "base/kernel_version.h"
+#include "pager/block_words.h"
+#include "pager/first_touch.h"
 #include "pager/page_table.h"
+#include "pager/pager.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
 #include "trace/counters.h"

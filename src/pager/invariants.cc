@@ -1,8 +1,11 @@
 // Tests the invariants that pager.h states. On the pager thread, between two events: everything it says is then true at once,
 // but for the sums of P1, which other threads of the program change in two steps: for these the program must rest.
+#include "pager/invariants.h"
+
 #include <string.h>
 
 #include "base/log.h"
+#include "pager/present_pages.h"
 #include "pager/state.h"
 
 namespace headroom::pager {

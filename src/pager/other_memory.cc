@@ -14,19 +14,21 @@
 //
 // While memory is enough smaps is read only if memory that processes share, and that is not ours, has grown: statm tells the
 // rest.
-#include <fcntl.h>
+#include "pager/other_memory.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
+#include "base/kept_open.h"
 #include "base/line_reader.h"
 #include "base/log.h"
-#include "base/own_descriptors.h"
-#include "pager/fork.h"
+#include "base/process_status.h"
 #include "pager/forked_memory.h"
 #include "pager/pager.h"
+#include "pager/pins.h"
 #include "pager/read_buffers.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
@@ -38,28 +40,6 @@ namespace {
 using base::system_call;
 
 bool begins_mapping(const char* line) { return (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f'); }
-
-/// A file that stays open: one that is opened again and again has a low number for a moment, which the program may be about to
-/// use, or to close. Tried again where no descriptor was left.
-class KeptOpen {
- public:
-  explicit KeptOpen(const char* path) : path_(path) {}
-  int descriptor() {
-    int known = descriptor_.load(std::memory_order_relaxed);
-    if (known < 0) {
-      const int opened = base::own(base::system_call(SYS_openat, AT_FDCWD, path_, O_RDONLY | O_CLOEXEC));
-      if (descriptor_.compare_exchange_strong(known, opened, std::memory_order_relaxed)) {
-        return opened;
-      }
-      base::close_own(opened);  // another thread was faster
-    }
-    return known;
-  }
-
- private:
-  const char* path_;
-  std::atomic<int> descriptor_{-1};
-};
 
 /// The bytes of this process's part of message memory that no rank has reserved, by the share of the unreserved bytes in all
 /// that the ranks have in use there together. (A copy is reserved by one of two processes, and lies in the page tables of both:
@@ -84,11 +64,11 @@ int64_t not_reserved(int64_t message_bytes) {
 int64_t shared_besides_ours() {
   struct stat file = {};
   const bool is_known = !base::is_error(system_call(SYS_fstat, state.partition->descriptor, &file));
-  return measure_status("RssShmem:") - (is_known ? static_cast<int64_t>(file.st_blocks) * 512 : 0);
+  return base::size_in_status("RssShmem:") - (is_known ? static_cast<int64_t>(file.st_blocks) * 512 : 0);
 }
 
 int64_t measure() {
-  static KeptOpen file("/proc/self/smaps");
+  static base::KeptOpen file("/proc/self/smaps");
   base::LineReader lines(file.descriptor());
   int64_t total = 0;
   int64_t message_bytes = 0;
@@ -108,13 +88,13 @@ int64_t measure() {
     const int64_t counted = ours ? -1 : base::bytes_in_field(line, shared ? "Pss:" : "Anonymous:");
     (messages ? message_bytes : total) += std::max<int64_t>(counted, 0);
   }
-  return total == 0 ? 0 : total + not_reserved(message_bytes) + measure_status("VmPTE:");
+  return total == 0 ? 0 : total + not_reserved(message_bytes) + base::size_in_status("VmPTE:");
 }
 
 /// The memory that statm calls resident, less the memory that it calls shared: anonymous memory. Two orders of magnitude
 /// cheaper than smaps, but blind to shared memory, and before Linux 6.16 off by some pages for each core.
 int64_t measure_roughly() {
-  static KeptOpen file("/proc/self/statm");
+  static base::KeptOpen file("/proc/self/statm");
   char text[128] = {};
   (void)base::system_call(SYS_pread64, file.descriptor(), text, sizeof text - 1, 0);
   int64_t numbers[3] = {};
@@ -252,18 +232,6 @@ bool has_blocks_anywhere(const node::Ledger& ledger) {
 }
 
 }  // namespace
-
-int64_t measure_status(const char* name) {
-  static KeptOpen file("/proc/self/status");
-  base::LineReader lines(file.descriptor());
-  while (const char* line = lines.next()) {
-    const int64_t bytes = base::bytes_in_field(line, name);
-    if (bytes >= 0) {
-      return bytes;
-    }
-  }
-  return 0;
-}
 
 bool own_memory_exceeds(int64_t bytes) { return measure_roughly() > bytes; }
 

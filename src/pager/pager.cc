@@ -7,7 +7,11 @@
 
 #include "base/log.h"
 #include "pager/checksums.h"
+#include "pager/huge_pages.h"
+#include "pager/pager_thread.h"
 #include "pager/read_buffers.h"
+#include "pager/requests.h"
+#include "pager/single_pages.h"
 #include "pager/sparse_readers.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -15,14 +19,6 @@
 #include "trace/recorder.h"
 
 namespace headroom::pager {
-
-State state;
-
-namespace detail {
-arena::Partition the_partition;
-node::Session the_session;
-std::atomic<int> progress{0};
-}  // namespace detail
 
 using detail::progress;
 using detail::the_session;
@@ -160,8 +156,6 @@ bool give_addresses_up(uintptr_t from) {
 bool engine_will_serve_kernel() {
   return state.engine != nullptr ? state.engine->serves_kernel() : may_have_engine_that_serves_kernel();
 }
-bool engine_serves_kernel() { return state.engine != nullptr && state.engine->serves_kernel(); }
-base::EngineChoice engine() { return state.engine->kind(); }
 
 bool overlaps(const void* address, uint64_t bytes) {
   const arena::Partition& arena = partition();

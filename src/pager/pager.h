@@ -16,13 +16,13 @@
 //      FRESH ────────────────────────────────────► RESIDENT ◄─────────────────────────┐
 //        ▲  ▲                                       │    │ ▲                          │
 //        │  └── evicted clean and never stored,     │    │ └── written or held        │ read done
-//        │      or all zero (eviction.cc: drop) ────┘    │     meanwhile (given up)   │ (fault.cc:
-//        │                                               │           │                │  read_done)
+//        │      or all zero (eviction.cc: drop) ────┘    │     meanwhile (given up)   │ (ended_
+//        │                                               │           │                │  transfers.cc)
 //        │ discard()                evicted dirty        ▼           │                │
 //        │ from any state           (eviction.cc) ──► WRITING ───────┘             READING
 //        │                                               │ write done, still clean    ▲
 //        │            evicted clean, copy on storage     ▼                            │ fault or read-ahead
-//        └──────────────────────────────────────────── STORED ────────────────────────┘ (fault.cc: start_read)
+//        └──────────────────────────────────────────── STORED ────────────────────────┘ (transfers.cc: start_read)
 //
 // Invariants (check_invariants()):
 //   P1  a block that is RESIDENT, READING or WRITING has been reserved in the ledger, once.

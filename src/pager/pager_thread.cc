@@ -1,4 +1,6 @@
 // The pager's thread: waits for faults, requests, finished transfers and other ranks, and lets the rest of this folder act.
+#include "pager/pager_thread.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <time.h>
@@ -6,12 +8,30 @@
 #include "base/log.h"
 #include "base/own_threads.h"
 #include "node/lost_claims.h"
+#include "pager/arming.h"
+#include "pager/claims.h"
+#include "pager/discard.h"
+#include "pager/ended_transfers.h"
+#include "pager/eviction.h"
+#include "pager/fault.h"
+#include "pager/first_touch.h"
 #include "pager/fork.h"
+#include "pager/forked_children.h"
+#include "pager/invariants.h"
+#include "pager/other_memory.h"
 #include "pager/pager.h"
+#include "pager/peer_requests.h"
+#include "pager/requests.h"
+#include "pager/room.h"
+#include "pager/serving.h"
+#include "pager/single_pages.h"
 #include "pager/state.h"
 #include "pager/store_room.h"
+#include "pager/streams.h"
 #include "pager/thread_core.h"
 #include "pager/transition_lock.h"
+#include "pager/turns.h"
+#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
 

@@ -5,9 +5,14 @@
 //
 //   FREE ─ the asker fills the entry in ─► ASKED ─ rings; the peer's pager ─► TAKEN ─ brings the blocks ─► DONE ─ the asker ─►
 //   FREE
+#include "pager/peer_requests.h"
+
 #include "base/system_calls.h"
 #include "pager/requests.h"
+#include "pager/serving.h"
 #include "pager/state.h"
+#include "pager/streams.h"
+#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {

@@ -2,10 +2,10 @@
 // memory may move, libraries are told to copy (mpi/transports.cc), so it should be the memory that windows hold and, now and
 // then, a message that is just being received. Where it grows beyond that while memory is short, some code pins memory that
 // moves, and the pager warns.
-#include <fcntl.h>
+#include "pager/pins.h"
 
 #include "base/log.h"
-#include "base/own_descriptors.h"
+#include "base/process_status.h"
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "trace/counters.h"
@@ -18,7 +18,7 @@ std::atomic<bool> expected{false};
 constexpr int64_t kNotYet = -1;  // while MPI begins
 std::atomic<int64_t> library_bytes{kNotYet};
 
-int64_t measure_pins() { return measure_status("VmPin:"); }
+int64_t measure_pins() { return base::size_in_status("VmPin:"); }
 
 }  // namespace
 

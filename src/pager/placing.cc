@@ -1,8 +1,14 @@
 // Giving content that was read into a buffer its place in the arena, and mapping it.
+#include "pager/placing.h"
+
 #include "arena/whole_blocks.h"
+#include "pager/block_words.h"
+#include "pager/fatal_errors.h"
 #include "pager/fork.h"
-#include "pager/read_buffers.h"
+#include "pager/forked_children.h"
 #include "pager/state.h"
+#include "pager/streams.h"
+#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "pager/shares.h"
 #include "pager/single_pages.h"
 #include "pager/state.h"
 #include "pager/store_speed.h"
@@ -203,7 +204,7 @@ bool choose_single_page(uint64_t block, uint32_t page) {
          state.engine->kind() != base::EngineChoice::kSigsegv && !choose_whole_read(block);
 }
 
-bool read_ahead_in_jumps(uint64_t block) {
+uint64_t choose_blocks_ahead(uint64_t block) {
   const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed) / kBlockBytes;
   uint64_t count = 0;
   if (read_in_turn[block].whole_in == current_turn) {
@@ -211,10 +212,7 @@ bool read_ahead_in_jumps(uint64_t block) {
       note_whole_read(read_in_turn[next]);
     }
   }
-  if (count > 0 && state_of(word_of(block + 1).load(std::memory_order_relaxed)) == kStored) {
-    read_announced(block + 1, count);
-  }
-  return count > 0;
+  return count;
 }
 
 }  // namespace headroom::pager

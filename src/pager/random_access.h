@@ -31,9 +31,9 @@ void note_storage_fault(bool in_order);
 /// Decides whether a fault at that page of a block that is on storage is to read the page alone, and notes the access.
 bool choose_single_page(uint64_t block, uint32_t page);
 
-/// For a block that is read as a whole because the program jumps about in it: has the following blocks read, too, in which the
-/// program does so. False if there are none.
-bool read_ahead_in_jumps(uint64_t block);
+/// For a block that is read as a whole because the program jumps about in it: decides how many of the following blocks, in
+/// which it does so, too, are to be read, and notes it.
+uint64_t choose_blocks_ahead(uint64_t block);
 
 /// Notes that the page was asked for. True if one beside it was a moment ago: then this is no random access.
 bool note_asked_page(uint64_t block, uint32_t page);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "pager/other_memory.h"
 #include "pager/state.h"
 
 namespace headroom::pager {

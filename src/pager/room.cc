@@ -14,10 +14,14 @@
 // memory that one of them has asked for is gone (it gives no more than that at once, so that it does not end below its share);
 // one that still has no room then, since another was faster, asks again. A rank that cannot give what it is asked for, since
 // the rest is held (it waits in a collective, say), says so, and is not asked again for a while.
+#include "pager/room.h"
+
 #include <string.h>
 
 #include <algorithm>
 
+#include "pager/eviction.h"
+#include "pager/shares.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -30,50 +34,11 @@ using trace::Counter;
 
 constexpr int64_t kAskAtLeast = 4 << 20;          // a message to a peer costs as much as moving some blocks
 constexpr int64_t kNotWorthAsking = 1 << 20;      // the same, of a peer's excess over its share
-constexpr int64_t kReadAheadBytes = 8 << 20;      // the largest window: beyond, a disk reads no faster
-constexpr int64_t kReadAheadPart = 8;             // of a rank's share, so that reading ahead does not drive out what is used
 constexpr uint64_t kRefusalNs = 50'000'000;       // so long a rank that had nothing to give is not asked again
 constexpr uint64_t kLackLastsNs = 2'000'000'000;  // turns go on so long: ending and beginning them costs
 constexpr uint64_t kFarthest = uint64_t{1} << 62;
 constexpr uint64_t kFewThatCanLeave = 6;         // blocks: an instruction may need four
 constexpr uint64_t kAskPatienceNs = 10'000'000;  // then we evict our own, whatever the shares say (a peer may be stopped)
-
-bool is_computing(const Member& member) {
-  return member.turns.run_state.load(std::memory_order_relaxed) == static_cast<uint32_t>(node::RunState::kRunning);
-}
-
-struct Shares {
-  int64_t computing;  // number of members that compute
-  int64_t alive;
-  int64_t budget;  // for blocks
-  int64_t turns;   // how many compute at one time, or have the right to
-  [[nodiscard]] int64_t of_those_who_want_all() const {
-    return (budget - (alive - computing) * kWaitingFloorBytes) / computing;
-  }
-  [[nodiscard]] int64_t to_read_ahead() const {
-    const int64_t part = budget / turns / kReadAheadPart;
-    return std::min(part, kReadAheadBytes);
-  }
-  [[nodiscard]] int64_t fair() const { return (budget - turns * to_read_ahead()) / alive; }
-};
-
-Shares count_shares(const node::Ledger& ledger) {
-  Shares shares = {0, 0, ledger.budget, ledger.slots()};
-  for (const Member& member : ledger.used_members()) {
-    if (is_alive(member)) {
-      ++shares.alive;
-      shares.budget -= bytes_besides_blocks(member);
-      shares.computing += is_computing(member) ? 1 : 0;
-    }
-  }
-  shares.alive = shares.alive > 0 ? shares.alive : 1;
-  shares.computing = shares.computing > 0 ? shares.computing : 1;
-  shares.turns = std::max(shares.turns, shares.computing);
-  shares.turns = std::min(shares.turns, shares.alive);
-  return shares;
-}
-
-bool wants_all(const Member& member) { return member.turns.wants_all.load(std::memory_order_relaxed) != 0; }
 
 /// How much `member` may refuse us. All that may be refused is no more than the budget for a rank that has less than its
 /// share, so it always finds one that has more.
@@ -310,25 +275,6 @@ void make_room(int64_t bytes, Urgency urgency) {
   if (urgency == Urgency::kSomebodyWaits && bytes > 0 && state.resident.can_leave() < kFewThatCanLeave) {
     ask_who_has_most(bytes - coming, silent);
   }
-}
-
-void start_wanting_all() {
-  if (!wants_all(*state.session->self)) {
-    state.session->self->turns.wants_all.store(1, std::memory_order_relaxed);
-    trace::count(Counter::kWantsAll);
-  }
-}
-
-int64_t memory_for_one() {
-  const Shares shares = count_shares(*state.session->ledger);
-  return shares.budget - (shares.alive - 1) * kWaitingFloorBytes;
-}
-
-uint64_t share_of_memory() {
-  const Shares shares = count_shares(*state.session->ledger);
-  const int64_t share =
-      wants_all(*state.session->self) ? shares.budget / shares.computing : shares.fair() + shares.to_read_ahead();
-  return share > 0 ? static_cast<uint64_t>(share) : 0;
 }
 
 void forget_old_question() {

@@ -29,35 +29,17 @@ bool open_single_pages(uint64_t blocks);
 /// block.
 bool serve_page(uint64_t block, uint32_t page, bool write);
 
-/// Whether the page is in memory, and access to it was taken away to see its next use.
-bool is_hidden_page(uint64_t block, uint32_t page);
-
-/// Evicts those pages of a block in state SINGLE_PAGES that were not used since this was last called, or (`used`) all of them;
-/// returns the bytes that are gone or leaving. `some_are_used` becomes true if others could leave.
-int64_t evict_pages(uint64_t block, bool used, bool& some_are_used);
-
-/// transfers.cc calls these when such transfers have ended.
-void page_read_done(uint64_t block, uint32_t page);
-void page_write_done(uint64_t block);
-/// So many of its pages could not be written, since storage is full: the block stays.
-void page_write_lacked_room(uint64_t block, uint32_t first_page, uint64_t count);
+/// A page that has been read gets its place.
+void place_page(uint64_t block, uint32_t page);
+/// Maps a page that was read ahead, unless its first use is to be seen.
+void map_page_read_ahead(uint64_t block, uint32_t page);
+/// A block that was filled gets what it lacked; it is not mapped.
 void fill_done(uint64_t block);
-/// The content of a page that has been read; page_read_done() gives it its place.
+/// The content of a page that has been read; place_page() gives it its place.
 const char* content_of_page(uint64_t block, uint32_t page);
 /// Whether the content that a fill has read is what was written (checksums.h), before fill_done().
 bool fill_is_right(uint64_t block);
 /// Whether the block, which is READING, has pages that the program can write.
 bool is_being_filled(uint64_t block);
-
-/// Whether a transfer of single pages of this block is under way.
-bool pages_are_moving(uint64_t block);
-/// How much memory the pages of a block in state SINGLE_PAGES have.
-uint64_t bytes_of_pages(uint64_t block);
-/// Forgets the pages of a block in state SINGLE_PAGES that is given up, none of which moves.
-void forget_pages(uint64_t block);
-/// Whether the pages that are not in memory are, in `content`, which was read from storage, as they were written there.
-bool absent_pages_are_right(uint64_t block, const char* content);
-/// Copies the pages that are in memory over `content`, which is what storage has of the block.
-void overlay_pages(uint64_t block, char* content);
 
 }  // namespace headroom::pager

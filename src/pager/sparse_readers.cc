@@ -1,6 +1,7 @@
 // See sparse_readers.h. One probe at a time.
 #include "pager/sparse_readers.h"
 
+#include "pager/single_pages.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 

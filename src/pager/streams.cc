@@ -8,13 +8,19 @@
 // Markers are samples, too: they are mapped as the program uses them. If it has written to the last ones, the blocks that
 // follow are mapped writable at once, which saves a fault a block; if that was wrong, the blocks between two markers are
 // written out in vain.
+#include "pager/streams.h"
+
 #include <algorithm>
 
-#include "pager/fork.h"
+#include "pager/block_words.h"
 #include "pager/random_access.h"
 #include "pager/read_buffers.h"
+#include "pager/room.h"
+#include "pager/shares.h"
+#include "pager/single_pages.h"
 #include "pager/sparse_readers.h"
 #include "pager/state.h"
+#include "pager/transfers.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {

@@ -3,9 +3,10 @@
 // nobody sees them; but the memory of the partition's file only grows until something is given up, so a look just before that,
 // at each large allocation, when memory becomes short, and at the end finds the most there ever was. Memory that was set aside
 // ahead of the program (first_touch.cc) counts, too: 24 MiB of an allocation at most.
+#include "pager/touched.h"
+
 #include <sys/stat.h>
 
-#include "pager/fork.h"
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "trace/counters.h"

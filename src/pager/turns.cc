@@ -1,10 +1,14 @@
 // The pager's part in turns: it counts the blocks that came back within one, and asks whether it is this process's turn. The
 // turns themselves are the scheduler's.
+#include "pager/turns.h"
+
 #include <algorithm>
 
 #include "base/own_threads.h"
 #include "pager/pager.h"
 #include "pager/random_access.h"
+#include "pager/requests.h"
+#include "pager/shares.h"
 #include "pager/state.h"
 
 namespace headroom::pager {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "pager/fork.h"
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"

@@ -61,4 +61,16 @@ class WaitingAccesses {
   std::atomic<int> count_ = 0;
 };
 
+/// Whether a block with this word can be accessed so.
+bool has_rights(uint64_t word, bool write);
+/// Ends the fault: its thread goes on.
+void end_fault(WaitingAccess& access);
+/// Ends the faults that have got their rights with the blocks' content.
+void end_satisfied(uint64_t first, uint64_t count);
+/// Whether a thread waits for access to the block to write there.
+bool has_waiting_writer(uint64_t block);
+/// Whether room, if there is any, is for accesses that wait already. (Not for ever: a thread that needs less might hold the
+/// memory that they need.)
+bool older_ones_lack_room();
+
 }  // namespace headroom::pager

@@ -12,6 +12,7 @@
 #include "environment.h"
 #include "heap/heap.h"
 #include "pager/state.h"
+#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {

@@ -14,6 +14,7 @@
 #include "block_array.h"
 #include "environment.h"
 #include "heap/heap.h"
+#include "pager/present_pages.h"
 #include "pager/single_pages.h"
 #include "pager/state.h"
 #include "trace/counters.h"

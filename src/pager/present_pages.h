@@ -1,0 +1,72 @@
+// Which pages of the blocks in state SINGLE_PAGES are in memory; see single_pages.h.
+//
+// Private to src/pager; for the pager thread alone.
+#pragma once
+
+#include <cstdint>
+
+#include "arena/arena.h"
+
+namespace headroom::pager {
+
+inline constexpr uint64_t kPages = arena::kBlockBytes / arena::kPageBytes;
+static_assert(kPages == 64, "a word has a bit for each page");
+
+/// The pages of one block, a bit each.
+struct Pages {
+  uint64_t present;
+  uint64_t dirty;   // of these
+  uint64_t hidden;  // of these: not used since access to them was taken away
+  uint64_t asked;   // were hidden when the search for room came by
+  uint64_t proven;  // were used after they were hidden
+  uint64_t reading;
+  uint64_t leaving;  // will be free when the transfers have ended
+  uint32_t writes;   // transfers under way
+  uint32_t visits;   // of the search for room
+};
+
+namespace detail {
+extern Pages* table_of_pages;
+}
+
+/// Reserves addresses for the table; false if there are none.
+bool open_present_pages(uint64_t blocks);
+inline Pages& pages_of(uint64_t block) { return detail::table_of_pages[block]; }
+
+inline uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
+inline int64_t bytes_of(uint64_t pages) {
+  return static_cast<int64_t>(__builtin_popcountll(pages)) * int64_t{arena::kPageBytes};
+}
+arena::View view_of_page(uint64_t block, uint32_t page);
+char* alias_of_page(uint64_t block, uint64_t page);
+/// Changes the block's state, and other bits.
+void set_state(uint64_t block, uint64_t clear, uint64_t set);
+
+/// Calls `each(first, count)` for each run of pages.
+template <typename Each>
+void for_each_run(uint64_t pages, Each each) {
+  while (pages != 0) {
+    const auto first = static_cast<uint32_t>(__builtin_ctzll(pages));
+    uint32_t count = 1;
+    while (first + count < kPages && (pages & bit_of(first + count)) != 0) {
+      ++count;
+    }
+    pages &= ~((count == kPages ? ~uint64_t{0} : bit_of(count) - 1) << first);
+    each(first, count);
+  }
+}
+
+/// Whether the page is in memory, and access to it was taken away to see its next use.
+bool is_hidden_page(uint64_t block, uint32_t page);
+/// Whether a transfer of single pages of this block is under way.
+bool pages_are_moving(uint64_t block);
+/// How much memory the pages of a block in state SINGLE_PAGES have.
+uint64_t bytes_of_pages(uint64_t block);
+/// Forgets the pages of a block in state SINGLE_PAGES that is given up, none of which moves.
+void forget_pages(uint64_t block);
+/// Whether the pages that are not in memory are, in `content`, which was read from storage, as they were written there.
+bool absent_pages_are_right(uint64_t block, const char* content);
+/// Copies the pages that are in memory over `content`, which is what storage has of the block.
+void overlay_pages(uint64_t block, char* content);
+
+}  // namespace headroom::pager
