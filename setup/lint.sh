@@ -55,4 +55,6 @@ git ls-files 'src/*.cc' | xargs -P 2 -n 6 build/lint/bin/clang-tidy -p build/lin
 echo "building for AArch64, and running there, emulated, the tests of what differs between processors"
 cmake --preset aarch64 >/dev/null
 cmake --build --preset aarch64 --target headroom headroom_mpich headroom-supervise headroom-ledger headroom-simulate-io rpipe rpipe_mpich portable_tests | tail -n 1
+echo "knots of sources"
+build/venv/bin/python setup/knots.py build/aarch64/src/CMakeFiles/headroom_core.dir
 qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/tests/unit/portable_tests --gtest_brief=1 | tail -n 1
