@@ -99,6 +99,7 @@ class Run:
         self.kernel_agrees = False  # as far as is known
 
     def total(self, counter: str) -> int:
+        assert self.reports, f"no node has written a report; status {self.status}, errors: {self.errors}"
         return sum(report["total"][counter] for report in self.reports)
 
     def assert_each_message_went_one_way(self) -> None:

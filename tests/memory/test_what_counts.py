@@ -82,9 +82,9 @@ def test_smaller_ones_move_once_much_cannot(engine, tmp_path):
     assert from_the_start.total("allocated_bytes_peak") >= 195 * MIB
 
 
-@pytest.mark.parametrize("kind", ["shared", "reserved"])
+@pytest.mark.parametrize("kind", ["shared", "reserved", "grown"])
 def test_a_program_without_mpi_is_measured_too(kind, tmp_path):
-    """It allocates nothing large, so only its mapping and committing tell that it has become so."""
+    """It allocates nothing large, so only its mapping, growing and committing tell that it has become so."""
     program = compile_program(None, "outside.c")
     run = headroom_run([program, kind, 200], tmp_path, memory="64M", unwatched="nothing moves")
     assert run.status == 0 and "wrong 0" in run.output

@@ -1,6 +1,6 @@
 /* Fills memory that is not taken in large pieces by malloc(), and keeps it for 2.5 s: what of it cannot move has to be said.
    With -DWITH_LARGE_ARRAY it has a large static array. With -DWITH_MPI before MPI_Init(), and looks at its content afterwards
-   ("wrong 0"). usage: outside small|middle|growing|brk|shared|proposed|insisting|reserved MIB */
+   ("wrong 0"). usage: outside small|middle|growing|brk|shared|proposed|insisting|reserved|grown MIB */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -57,6 +57,10 @@ static int fill(const char* kind, size_t bytes) {
     int attempts = 0;
     whole = insisted(far, bytes, &attempts);
     fprintf(stderr, "attempts %d\n", attempts);
+  } else if (strcmp(kind, "grown") == 0) {
+    const size_t little = 64 << 10; /* too small to move */
+    whole = mapped(NULL, little, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    whole = whole != NULL ? mremap(whole, little, bytes, MREMAP_MAYMOVE) : NULL;
   } else if (strcmp(kind, "reserved") == 0) {
     whole = mapped(NULL, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_NORESERVE);
   } else {
