@@ -80,7 +80,7 @@ def main():
         if arguments.uses in knot:
             print_uses(uses, knot)
     if failed:
-        sys.exit("a knot is too large, or goes through several layers: `setup/knots.py OBJECTS --uses SOURCE` shows what ties it")
+        sys.exit("a knot is too large, or goes through several layers: --uses SOURCE shows what ties it")
 
 
 if __name__ == "__main__":
