@@ -24,7 +24,6 @@ namespace headroom::pager {
 namespace {
 
 using namespace arena;
-using node::Member;
 using trace::Counter;
 
 bool is_all_zero(uint64_t block) {

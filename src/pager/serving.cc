@@ -2,7 +2,6 @@
 #include "pager/serving.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "pager/eviction.h"
 #include "pager/fault.h"
@@ -16,14 +15,11 @@
 #include "pager/streams.h"
 #include "pager/turns.h"
 #include "pager/waiting_accesses.h"
-#include "trace/counters.h"
-#include "trace/labels.h"
 
 namespace headroom::pager {
 namespace {
 
 using namespace arena;
-using trace::Counter;
 
 constexpr uint64_t kPartForPages = 4;    // of memory is cleared when a sparse reader is found
 constexpr int64_t kMostLacking = 16;     // blocks that room is made for at a time, however many wait for it
