@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Which sources of the core are tied to each other, as the linker sees them.
 
-A source uses another if its object file needs a symbol that the other's defines, be it a function or data. A knot is a set of
-sources that all reach each other in that way: who changes one must have understood them all. This script fails where a knot
-is larger than that of its layer may be.
+A source uses another if its object file needs a symbol that the other's defines, be it a function or data; inline ones are
+nobody's. A knot is a set of sources that all reach each other in that way: who changes one must have understood them all. This
+script fails where a knot is larger than that of its layer may be, or goes through several layers.
 
     setup/knots.py OBJECTS [--uses SOURCE]    OBJECTS: a folder of object files, build/wheel/src/CMakeFiles/headroom_core.dir
                                               for instance; --uses: which symbols tie the knot that this source is in
@@ -33,6 +33,8 @@ def uses_of(objects):
             needed.append((names[path], symbol))
         elif kind not in "WwVvu":  # an inline function's copies are nobody's
             owners[symbol] = names[path]
+    if not owners:
+        sys.exit(f"nm finds no symbols in {objects}")
     uses = {name: {} for name in names.values()}
     for name, symbol in needed:
         if symbol in owners:
@@ -75,7 +77,8 @@ def main():
     for knot in knots:
         layers = {name.partition("/")[0] for name in knot}
         limit = LARGEST if len(layers) > 1 else LARGEST_IN.get(next(iter(layers)), LARGEST)
-        print(f"{len(knot)} sources that all reach each other (at most {limit}): {' '.join(sorted(knot))}")
+        allowed = f"at most {limit}" if len(layers) == 1 else "none may go through several layers"
+        print(f"{len(knot)} sources that all reach each other ({allowed}): {' '.join(sorted(knot))}")
         failed = failed or len(knot) > limit or len(layers) > 1
         if arguments.uses in knot:
             print_uses(uses, knot)

@@ -122,7 +122,7 @@ struct MemberTurns {
   std::atomic<uint64_t> blocked_since_ns;
   std::atomic<uint64_t> read_page_at_ns;   // when it last had to wait for a single page from storage
   std::atomic<int64_t> working_set_bytes;  // of blocks, that its next turn is expected to need
-  std::atomic<uint32_t> wants_all;         // 1: it cannot keep what it uses in a turn (pager/room.cc)
+  std::atomic<uint32_t> wants_all;         // 1: it cannot keep what it uses in a turn (pager/shares.h)
 };
 
 /// A member's part of the budget, and the memory that others ask it to give back (pager/room.cc).

@@ -6,7 +6,6 @@
 // process arms, or to pin, with signals blocked: signal handlers may do both.
 #include "pager/claims.h"
 
-#include "base/kernel_abi.h"
 #include "base/log.h"
 #include "pager/arming.h"
 #include "pager/first_touch.h"
@@ -17,7 +16,6 @@
 #include "pager/room.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
-#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {

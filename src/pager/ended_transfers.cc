@@ -6,7 +6,6 @@
 #include "pager/checksums.h"
 #include "pager/eviction.h"
 #include "pager/fatal_errors.h"
-#include "pager/fork.h"
 #include "pager/forked_children.h"
 #include "pager/page_eviction.h"
 #include "pager/placing.h"

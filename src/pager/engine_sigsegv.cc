@@ -16,7 +16,6 @@
 #include "pager/engine.h"
 #include "pager/requests.h"
 #include "pager/signals.h"
-#include "pager/waiting_accesses.h"
 
 namespace headroom::pager {
 namespace {

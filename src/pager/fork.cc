@@ -27,13 +27,10 @@
 #include "pager/fork.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "arena/whole_blocks.h"
 #include "base/kernel_abi.h"
-#include "base/log.h"
 #include "base/own_descriptors.h"
 #include "base/passed_descriptors.h"
 #include "pager/block_transitions.h"

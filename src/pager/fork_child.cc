@@ -14,7 +14,6 @@
 #include "base/passed_descriptors.h"
 #include "pager/fork.h"
 #include "pager/fork_channel.h"
-#include "pager/fork_content.h"
 #include "pager/forked_children.h"
 #include "pager/forked_memory.h"
 #include "pager/state.h"

@@ -7,7 +7,6 @@
 #include "pager/signals.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
-#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
 

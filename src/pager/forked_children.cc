@@ -5,7 +5,6 @@
 
 #include "base/own_descriptors.h"
 #include "base/system_calls.h"
-#include "pager/fork.h"
 #include "pager/fork_channel.h"
 #include "pager/state.h"
 

@@ -3,7 +3,6 @@
 #include "pager/block_ranges.h"
 #include "pager/requests.h"
 #include "pager/state.h"
-#include "pager/waiting_accesses.h"
 
 namespace headroom::pager {
 namespace {

@@ -9,10 +9,8 @@
 
 #include "base/system_calls.h"
 #include "pager/block_ranges.h"
-#include "pager/forked_children.h"
 #include "pager/requests.h"
 #include "pager/state.h"
-#include "pager/waiting_accesses.h"
 #include "pager/while_unarmed.h"
 #include "trace/counters.h"
 

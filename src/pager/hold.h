@@ -1,6 +1,6 @@
 // The end of lasting holds; the functions of other layers are in pager.h, see hold.cc.
 //
-// Private to src/pager.
+// Private to src/pager; for the pager thread, or under transition_lock while memory is not watched.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Huge pages, from "memory is enough" to "memory is short"; see huge_pages.cc.
 //
-// Private to src/pager; for the pager thread alone.
+// Private to src/pager; for the pager thread alone, but for
+// may_have_huge_pages(), which any thread may ask.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The memory that this process keeps resident besides the arena; see other_memory.cc.
 //
-// Private to src/pager.
+// Private to src/pager; for the pager thread alone, but where memory is counted roughly: under transition_lock, by any thread.
 #pragma once
 
 #include <cstdint>

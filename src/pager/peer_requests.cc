@@ -12,7 +12,6 @@
 #include "pager/serving.h"
 #include "pager/state.h"
 #include "pager/streams.h"
-#include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {

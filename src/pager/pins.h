@@ -1,6 +1,6 @@
 // The memory that the kernel keeps for network cards; see pins.cc.
 //
-// Private to src/pager.
+// Private to src/pager; for the pager thread alone.
 #pragma once
 
 namespace headroom::pager {

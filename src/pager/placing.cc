@@ -4,7 +4,6 @@
 #include "arena/whole_blocks.h"
 #include "pager/block_words.h"
 #include "pager/fatal_errors.h"
-#include "pager/fork.h"
 #include "pager/forked_children.h"
 #include "pager/state.h"
 #include "pager/streams.h"

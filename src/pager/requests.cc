@@ -7,7 +7,6 @@
 
 #include "base/own_descriptors.h"
 #include "base/system_calls.h"
-#include "pager/waiting_accesses.h"
 
 namespace headroom::pager {
 namespace {

@@ -1,6 +1,6 @@
 // How much of the node's budget this rank, or another one, is entitled to; see room.cc, which has the ranks give way.
 //
-// Private to src/pager.
+// Private to src/pager; for the pager thread alone.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ namespace headroom::pager {
 
 inline constexpr uint32_t kWholeBlock = UINT32_MAX;
 
-/// Reserves addresses for the table; false if there are none.
+/// Reserves addresses for the table and the buffers; false if there are none.
 bool open_single_pages(uint64_t blocks);
 
 /// Makes a page of a block (STORED or SINGLE_PAGES) accessible; false if it waits for storage or room. kWholeBlock: fills the

@@ -1,6 +1,7 @@
 // The state of the pager. Private to src/pager; touched by the pager thread alone unless a line says otherwise.
 //
-// Each source has a header of its name; pager.h is for the other layers.
+// Most sources have a header of their name; what the others do is in engine.h, store.h and fork.h, or in pager.h, which is for
+// the other layers.
 #pragma once
 
 #include <atomic>
@@ -48,10 +49,9 @@ struct FreshRun {
 };
 
 struct State {
-  // What any thread may read; apart from the rest, which is written all the time.
+  // Looked at by threads of the program in frequent calls; apart from the rest, which is written all the time.
   alignas(64) std::atomic<bool> armed_for_all{false};  // is_armed()
   std::atomic<bool> forked_child{false};               // is_forked_child()
-  std::atomic<uint64_t> pinned_bytes{0};               // pinned_bytes_now()
   alignas(64) arena::Partition* partition = nullptr;
   node::Session* session = nullptr;
   Store* store = nullptr;
@@ -79,7 +79,8 @@ struct State {
   uint64_t answered[node::kMaxMembers / 64] = {};  // the ranks that have asked us, a bit each, which are rung when that is gone
   int64_t other_bytes = 0;                         // reserved for memory outside the arena
   uint64_t other_measured_ns = 0;
-  std::atomic<bool> idle{false};  // set by the program's thread
+  std::atomic<uint64_t> pinned_bytes{0};  // pinned_bytes_now(); changed by any thread
+  std::atomic<bool> idle{false};          // set by the program's thread
   std::atomic<bool> turn_is_watched{false};
   std::atomic<bool> turn_is_cut{false};    // faults on storage of threads that compute wait; set on the pager's thread
   std::atomic<uint32_t> turns{0};          // how often the program has waited

@@ -13,8 +13,6 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "pager/fatal_errors.h"
-#include "pager/fork_copies.h"
-#include "pager/forked_children.h"
 #include "pager/present_pages.h"
 #include "pager/state.h"
 #include "pager/store_speed.h"

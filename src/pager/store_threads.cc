@@ -15,7 +15,6 @@
 #include "base/own_descriptors.h"
 #include "base/own_threads.h"
 #include "base/system_calls.h"
-#include "pager/requests.h"
 #include "pager/store.h"
 
 namespace headroom::pager {

@@ -5,8 +5,6 @@
 // are still here, and stay (store_room.h).
 #include "pager/transfers.h"
 
-#include <string.h>
-
 #include "arena/whole_blocks.h"
 #include "base/log.h"
 #include "pager/block_words.h"

@@ -2,7 +2,6 @@
 #include "pager/while_unarmed.h"
 
 #include "base/kernel_abi.h"
-#include "pager/forked_children.h"
 #include "pager/pager.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"

@@ -1,5 +1,5 @@
 // What a thread of the program does with memory that it holds as long as memory is enough, and how it meets a process that
-// begins to arm (claims.cc has the lock).
+// begins to arm (transition_lock.h).
 //
 // Private to src/pager.
 #pragma once
