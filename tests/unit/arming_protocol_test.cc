@@ -1,6 +1,6 @@
 // A hold beside the beginning of arming, in every order, with stores that other processors see late: who holds a block and is
-// told that memory is not watched yet uses it without asking (pager/while_unarmed.cc), so arming must find the hold (pager/arming.cc).
-// Each safeguard is also left out in turn, to see that its absence is found.
+// told that memory is not watched yet uses it without asking (pager/while_unarmed.cc), so arming must find the hold
+// (pager/arming.cc). Each safeguard is also left out in turn, to see that its absence is found.
 #include <gtest/gtest.h>
 
 #include <deque>
