@@ -51,7 +51,7 @@ void forget_pages(uint64_t block) {
 }
 
 bool absent_pages_are_right(uint64_t block, const char* content) {
-  for (uint32_t page = 0; page < kPages; ++page) {
+  for (uint32_t page = 0; page < kPagesOfBlock; ++page) {
     if ((pages_of(block).present & bit_of(page)) == 0 &&
         !compare_with_written(block * kBlockBytes + page * kPageBytes, content + page * kPageBytes, kPageBytes)) {
       return false;
@@ -61,7 +61,7 @@ bool absent_pages_are_right(uint64_t block, const char* content) {
 }
 
 void overlay_pages(uint64_t block, char* content) {
-  for (uint32_t page = 0; page < kPages; ++page) {
+  for (uint32_t page = 0; page < kPagesOfBlock; ++page) {
     if ((pages_of(block).present & bit_of(page)) != 0) {
       memcpy(content + page * kPageBytes, alias_of_page(block, page), kPageBytes);
     }

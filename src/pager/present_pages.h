@@ -6,11 +6,11 @@
 #include <cstdint>
 
 #include "arena/arena.h"
+#include "pager/state.h"
 
 namespace headroom::pager {
 
-inline constexpr uint64_t kPages = arena::kBlockBytes / arena::kPageBytes;
-static_assert(kPages == 64, "a word has a bit for each page");
+static_assert(kPagesOfBlock == 64, "a word has a bit for each page");
 
 /// The pages of one block, a bit each.
 struct Pages {
@@ -48,10 +48,10 @@ void for_each_run(uint64_t pages, Each each) {
   while (pages != 0) {
     const auto first = static_cast<uint32_t>(__builtin_ctzll(pages));
     uint32_t count = 1;
-    while (first + count < kPages && (pages & bit_of(first + count)) != 0) {
+    while (first + count < kPagesOfBlock && (pages & bit_of(first + count)) != 0) {
       ++count;
     }
-    pages &= ~((count == kPages ? ~uint64_t{0} : bit_of(count) - 1) << first);
+    pages &= ~((count == kPagesOfBlock ? ~uint64_t{0} : bit_of(count) - 1) << first);
     each(first, count);
   }
 }

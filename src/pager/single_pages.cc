@@ -130,7 +130,7 @@ void read_pages_ahead(uint64_t block, uint32_t page) {
   if (state.turn_is_cut || state.resident.count() < kEnoughToReadAhead) {
     return;
   }
-  const PagesAhead ahead = readers.note_use(block * kPages + page);
+  const PagesAhead ahead = readers.note_use(block * kPagesOfBlock + page);
   const auto committed = static_cast<int64_t>(state.partition->committed.load(std::memory_order_relaxed) / kPageBytes);
   if (ahead.count == 0) {
     return;
@@ -142,7 +142,7 @@ void read_pages_ahead(uint64_t block, uint32_t page) {
       break;
     }
     const auto number = static_cast<uint64_t>(next);
-    if (!read_page_ahead(number / kPages, static_cast<uint32_t>(number % kPages))) {
+    if (!read_page_ahead(number / kPagesOfBlock, static_cast<uint32_t>(number % kPagesOfBlock))) {
       readers.not_read_from(next);
       break;
     }
@@ -230,7 +230,7 @@ void place_page(uint64_t block, uint32_t page) {
 }
 
 void map_page_read_ahead(uint64_t block, uint32_t page) {
-  if (!readers.is_marker(block * kPages + page)) {
+  if (!readers.is_marker(block * kPagesOfBlock + page)) {
     state.engine->map(view_of_page(block, page), false);
   }
 }
@@ -248,7 +248,7 @@ void fill_done(uint64_t block) {
   if (populate(*state.partition, block, 1) != base::Status::kOk) {
     die_without_memory();
   }
-  for (uint64_t page = 0; page < kPages; ++page) {
+  for (uint64_t page = 0; page < kPagesOfBlock; ++page) {
     if ((pages.present & bit_of(static_cast<uint32_t>(page))) == 0) {
       memcpy(alias_of_page(block, page), fill_buffer + page * kPageBytes, kPageBytes);
     }

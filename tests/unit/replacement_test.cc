@@ -6,86 +6,16 @@
 #include <random>
 #include <vector>
 
+#include "replaced_memory.h"
+
 namespace headroom::pager {
 namespace {
 
 constexpr uint64_t kRoom = 512;
-constexpr uint64_t kBlocks = 8192;
-
-class Memory {
- public:
-  Memory() { EXPECT_TRUE(replacement_.open(kBlocks)); }
-
-  /// One access; counts a load if the block is not there.
-  void touch(uint64_t block) {
-    if (resident_[block]) {
-      if (replacement_.is_hidden(block)) {
-        replacement_.used(block);
-        ++faults_;
-      }
-      return;
-    }
-    if (replacement_.count() == kRoom) {
-      while (replacement_.next_to_hide() != kNoBlock) {
-      }
-      const uint32_t victim = replacement_.next_victim();
-      ASSERT_TRUE(resident_[victim]);
-      replacement_.remove(victim);
-      resident_[victim] = false;
-    }
-    resident_[block] = true;
-    replacement_.loaded(block);
-    ++loads_;
-  }
-
-  void discard(uint64_t block) {
-    if (resident_[block]) {
-      replacement_.remove(block);
-      resident_[block] = false;
-    }
-    replacement_.forget(block);
-  }
-
-  void sweep(uint64_t from, uint64_t to) {
-    for (uint64_t block = from; block < to; ++block) {
-      touch(block);
-    }
-  }
-
-  void begin_turn() { replacement_.begin_turn(); }
-  [[nodiscard]] uint64_t came_back() const { return replacement_.came_back(); }
-  [[nodiscard]] uint64_t left_again() const { return replacement_.left_again(); }
-
-  uint64_t take_loads() {
-    const uint64_t loads = loads_;
-    loads_ = 0;
-    return loads;
-  }
-  [[nodiscard]] uint64_t faults() const { return faults_; }
-
-  /// The list in the order of leaving has every resident block once.
-  void check() const {
-    std::vector<bool> seen(kBlocks, false);
-    uint64_t listed = 0;
-    for (uint32_t block = replacement_.first(); block != kNoBlock; block = replacement_.after(block)) {
-      ASSERT_FALSE(seen[block]);
-      ASSERT_TRUE(resident_[block]);
-      seen[block] = true;
-      ++listed;
-    }
-    EXPECT_EQ(replacement_.count(), listed);
-  }
-
- private:
-  Replacement replacement_;
-  std::vector<bool> resident_ = std::vector<bool>(kBlocks, false);
-  uint64_t loads_ = 0;
-  uint64_t faults_ = 0;
-};
 
 TEST(Replacement, KeepsWhatFitsOfACyclicSweep) {
   for (const uint64_t blocks : {kRoom + 100, 2 * kRoom, 4 * kRoom}) {
-    Memory memory;
+    Memory memory(kRoom);
     memory.sweep(0, blocks);
     EXPECT_EQ(blocks, memory.take_loads());
     for (int pass = 0; pass < 6; ++pass) {
@@ -98,7 +28,7 @@ TEST(Replacement, KeepsWhatFitsOfACyclicSweep) {
 }
 
 TEST(Replacement, KeepsSomeOfEveryPartOfASweep) {
-  Memory memory;
+  Memory memory(kRoom);
   const uint64_t blocks = 2 * kRoom;
   memory.sweep(0, blocks);
   (void)memory.take_loads();
@@ -113,7 +43,7 @@ TEST(Replacement, KeepsSomeOfEveryPartOfASweep) {
 }
 
 TEST(Replacement, CountsWhatATurnCouldNotKeep) {
-  Memory memory;
+  Memory memory(kRoom);
   for (int turn = 0; turn < 4; ++turn) {  // once each turn: what comes back was used in turns before
     memory.begin_turn();
     memory.sweep(0, 2 * kRoom);
@@ -131,7 +61,7 @@ TEST(Replacement, CountsWhatATurnCouldNotKeep) {
 }
 
 TEST(Replacement, ForgetsWhatIsGivenUp) {
-  Memory memory;
+  Memory memory(kRoom);
   memory.sweep(0, kRoom);
   for (uint64_t block = 0; block < kRoom; ++block) {
     memory.discard(block);
@@ -143,7 +73,7 @@ TEST(Replacement, ForgetsWhatIsGivenUp) {
 }
 
 TEST(Replacement, KeepsWhatFitsOfSweepsInBothDirections) {
-  Memory memory;
+  Memory memory(kRoom);
   memory.sweep(0, 2 * kRoom);
   (void)memory.take_loads();
   for (int pass = 0; pass < 6; ++pass) {
@@ -155,7 +85,7 @@ TEST(Replacement, KeepsWhatFitsOfSweepsInBothDirections) {
 }
 
 TEST(Replacement, KeepsAVectorBesideASweep) {
-  Memory memory;
+  Memory memory(kRoom);
   std::mt19937 random(1);
   const uint64_t vector = kRoom / 2;
   const uint64_t scanned = 2 * kRoom;
@@ -170,7 +100,7 @@ TEST(Replacement, KeepsAVectorBesideASweep) {
 }
 
 TEST(Replacement, FollowsAWindowThatMoves) {
-  Memory memory;
+  Memory memory(kRoom);
   const uint64_t swept = 2 * kRoom;
   for (int pass = 0; pass < 4; ++pass) {
     for (uint64_t block = 0; block < swept; ++block) {
@@ -183,7 +113,7 @@ TEST(Replacement, FollowsAWindowThatMoves) {
 }
 
 TEST(Replacement, KeepsWhatIsUsedOfNeighboursThatWereLoadedInOrder) {
-  Memory memory;
+  Memory memory(kRoom);
   memory.sweep(0, kRoom);
   (void)memory.take_loads();
   const uint64_t hot = kRoom / 4;  // each fourth block, so that most are not the first of those that are seen together
@@ -218,7 +148,7 @@ TEST(Replacement, NamesTheNeighboursOfWhatCannotBeHidden) {
 }
 
 TEST(Replacement, LearnsANewWorkingSetThatFits) {
-  Memory memory;
+  Memory memory(kRoom);
   for (int pass = 0; pass < 4; ++pass) {
     memory.sweep(0, kRoom * 3 / 4);
   }
@@ -265,7 +195,7 @@ TEST(Replacement, FindsTheOneBlockThatCanLeaveAmongTheFewThatPass) {
 }
 
 TEST(Replacement, IsNoWorseThanChanceAtRandom) {
-  Memory memory;
+  Memory memory(kRoom);
   std::mt19937 random(1);
   constexpr uint64_t kAccesses = 30000;
   for (uint64_t access = 0; access < kAccesses; ++access) {
