@@ -150,14 +150,15 @@ def sides_of(swap: bool, limits: bool, peers: list[str], engines: list[str], sto
     return sides
 
 
-def command_of(side: Side, group: Group, program: Path) -> list:
+def command_of(side: Side, group: Group, program: Path, inside: tuple[str, ...] = ()) -> list:
+    """`inside`: put before each rank. A limit is the ranks' alone: some launchers take as much as all that is left to it."""
     found = launcher_of(program)
     before = [word.replace("{budget}", str(group.budget)).replace("{ranks}", str(group.ranks)) for word in side.before]
     if side.is_headroom:
         before += ["--memory", f"{4 * group.ranks * group.mib if side.enough else group.budget}M"]
     arguments = [group.phases[0], group.mib, group.budget] if group.is_application else [group.mib, *group.phases]
     binding = ["--bind-to" if found.kind == "openmpi" else "-bind-to", "core"] if group.bound else []
-    return [*found.command, "-n", group.ranks, *binding, *before, program, *arguments]
+    return [*found.command, "-n", group.ranks, *binding, *inside, *before, program, *arguments]
 
 
 def warm(size: int) -> None:
@@ -170,13 +171,11 @@ def warm(size: int) -> None:
 
 def run_side(side: Side, group: Group, program: Path, setting: dict[str, str]) -> dict[str, list[Phase]]:
     environment = launcher_of(program).environment | ({} if side.is_headroom else setting)
-    words = [str(word) for word in command_of(side, group, program)]
     warm(group.ranks * group.mib * MIB)
     with contextlib.ExitStack() as stack:
-        if side.limited:
-            limit = stack.enter_context(hard_limit.HardLimit(group.limit, side.swap))
-            words = limit.wrap(words)
-        text = output_of(words, environment)
+        limit = stack.enter_context(hard_limit.HardLimit(group.limit, side.swap)) if side.limited else None
+        words = command_of(side, group, program, tuple(limit.wrap([])) if limit else ())
+        text = output_of([str(word) for word in words], environment)
     return name_phases([line.split("\t") for line in text.splitlines() if line.count("\t") in (4, 6)])
 
 
