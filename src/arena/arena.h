@@ -42,7 +42,7 @@ enum BlockState : uint64_t {
   kReading = 2,      // has physical memory that is being filled from storage
   kWriting = 3,      // has physical memory that is being written out
   kStored = 4,       // only on storage
-  kSinglePages = 5,  // on storage, but some of its pages are in memory, too (pager/single_pages.h)
+  kSinglePages = 5,  // some or all of its pages are in memory, the others on storage (pager/single_pages.h)
 };
 inline constexpr uint64_t kDirty = 1 << 3;     // differs from what is on storage (or was never stored)
 inline constexpr uint64_t kHasCopy = 1 << 4;   // storage has the content of the block as it was when last clean

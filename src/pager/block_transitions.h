@@ -74,6 +74,18 @@ constexpr NextWord take_access(uint64_t word) {
   return (word & kHoldMask) != 0 || (word & kMapped) == 0 ? NextWord() : word & ~(kMapped | kWritable);
 }
 
+/// Its pages are judged one by one from now on (divided_blocks.h). Only a block that is hidden, and of which it is known that
+/// the program has not said what is to become of it.
+constexpr NextWord divide(uint64_t word) {
+  using namespace arena;
+  const uint64_t hindrances = kHoldMask | kMapped | kWritable | kMarker | kShared | kUndefined;
+  const bool has_content = (word & (kDirty | kHasCopy)) != 0;
+  if ((word & hindrances) != 0 || (word & kStateMask) != kResident || !has_content) {
+    return std::nullopt;
+  }
+  return (word & ~(kStateMask | kDirty)) | kSinglePages;
+}
+
 /// Its content will be overwritten. The content of a block in memory (if `resident_too`) need not be written out, and that of a
 /// block on storage need not be read. The view of a block that was writable is to be write-protected before.
 constexpr NextWord forget_content(uint64_t word, bool resident_too) {

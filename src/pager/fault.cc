@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "pager/block_transitions.h"
 #include "pager/block_words.h"
+#include "pager/divided_blocks.h"
 #include "pager/fatal_errors.h"
 #include "pager/fork_copies.h"
 #include "pager/page_table.h"
@@ -173,6 +174,8 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
     trace::count(Counter::kFaultsProbation);
     if (continues_stream(block, page)) {
       extend_stream(block);
+    } else if (page != kWholeBlock && divide_if_worth(block)) {
+      return serve_page(block, page, write);
     }
   }
   const bool had_pages = is_probed(block);
@@ -203,7 +206,7 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
 }
 
 bool serve_stored(uint64_t block, uint32_t page) {
-  if (!continues_stream(block, page) && choose_single_page(block, page)) {
+  if (!continues_stream(block, page) && (choose_single_page(block, page) || is_expected_thin(block, page))) {
     return serve_page(block, page, false);
   }
   if (can_transfer() && take_room_for_one()) {
@@ -232,7 +235,8 @@ bool serve(uint64_t block, bool write, uint32_t page) {
     case kStored:
       return serve_stored(block, page);
     case kSinglePages:
-      return serve_page(block, page, write);
+      return join_if_worth(block, page) ? serve_resident(block, write, page, word_of(block).load(std::memory_order_acquire))
+                                        : serve_page(block, page, write);
     default:
       return false;
   }
@@ -255,7 +259,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
   note_entry(block, page);
   bool in_order = false;
   const bool from_storage = state_of(word) == kStored || state_of(word) == kReading ||
-                            (state_of(word) == kSinglePages && !is_hidden_page(block, page));
+                            (state_of(word) == kSinglePages && !is_present_page(block, page));
   if (from_storage) {
     const bool goes_on = continues_stream(block, page);
     in_order = goes_on;

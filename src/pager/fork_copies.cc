@@ -12,6 +12,7 @@
 #include "pager/fatal_errors.h"
 #include "pager/fork_content.h"
 #include "pager/forked_children.h"
+#include "pager/present_pages.h"
 #include "pager/state.h"
 #include "trace/counters.h"
 
@@ -48,12 +49,17 @@ const char* content_of(uint64_t block) {
   switch (state_of(word_of(block).load(std::memory_order_acquire))) {
     case kFresh:
       return zeros_for_children();
-    case kStored:
     case kSinglePages:
+      if (pages_of(block).present == kAllPages) {
+        break;  // it may never have been stored
+      }
+      return read_content_back(block);
+    case kStored:
       return read_content_back(block);
     default:
-      return reinterpret_cast<const char*>(state.partition->alias + block * kBlockBytes);
+      break;
   }
+  return reinterpret_cast<const char*>(state.partition->alias + block * kBlockBytes);
 }
 
 void give_copy(Child& child, uint64_t block) {

@@ -32,6 +32,9 @@ bool block_is_right(uint64_t block) {
   if (state_of(word) == kStored && (word & kHasCopy) == 0) {
     return broken("P3 (what is stored has a copy)", block, word);
   }
+  if (state_of(word) == kSinglePages && (word & kHasCopy) == 0 && pages_of(block).present != kAllPages) {
+    return broken("P3 (what of a block is not here has a copy)", block, word);
+  }
   const bool is_here = state_of(word) == kResident || state_of(word) == kWriting;
   if ((word & kShared) != 0 && (!is_here || (word & kWritable) != 0)) {
     return broken("P5 (shared with children is here and cannot be written)", block, word);

@@ -2,6 +2,7 @@
 #include "pager/page_eviction.h"
 
 #include "pager/block_words.h"
+#include "pager/divided_blocks.h"
 #include "pager/page_uses.h"
 #include "pager/present_pages.h"
 #include "pager/state.h"
@@ -86,65 +87,8 @@ void write_pages(uint64_t block, uint64_t written) {
   state.store->end_batch();
 }
 
-}  // namespace
-
-int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
-  Pages& pages = pages_of(block);
-  if (pages.reading != 0 || pages.writes != 0) {
-    state.resident.move_behind_others(block);
-    return 0;
-  }
-  note_uses(block);
-  const bool all = used || !(PageUses::is_sampled(block) || uses.some_are_hot());
-  const uint64_t gone = all ? pages.present : pages.hidden;
-  some_are_used = some_are_used || gone != pages.present;
-  if (gone == 0) {
-    hide_for_next_visit(block);
-    state.resident.visited(block);
-    return 0;
-  }
-  const uint64_t written = gone & pages.dirty;
-  const uint64_t run_ends = written & ~(written >> 1);
-  // One place in the store stays: making room is followed by a read.
-  if (written != 0 && state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
-    return 0;
-  }
-  if (written != 0 && !find_store_room(block * kBlockBytes)) {
-    state.resident.move_behind_others(block);
-    return 0;
-  }
-  if (all) {
-    hide_pages(block, pages.present);
-  }
-  if (written == 0) {
-    state.resident.remove(block);
-    drop_pages(block, gone);
-    return bytes_of(gone);
-  }
-  // Hidden as they are, unless the program has locked them in memory behind our back.
-  for_each_run(written, [&](uint32_t first, uint32_t count) {
-    state.engine->protect({view_of_page(block, first).address, count * kPageBytes});
-  });
-  if (is_written_remotely(view_of_block(*state.partition, block))) {
-    state.resident.move_behind_others(block);
-    return 0;
-  }
-  state.resident.remove(block);
-  pages.leaving = gone;
-  state.leaving_bytes += bytes_of(gone);
-  trace::count(Counter::kSinglePagesWritten, static_cast<uint64_t>(__builtin_popcountll(written)));
-  write_pages(block, written);
-  return bytes_of(gone);
-}
-
-void page_write_lacked_room(uint64_t block, uint32_t first_page, uint64_t count) {
-  for (uint32_t page = first_page; page < first_page + count; ++page) {
-    pages_of(block).dirty |= bit_of(page);
-  }
-  page_write_done(block);
-}
-
-void page_write_done(uint64_t block) {
+/// A write has ended. When it was the last one of those that were under way, the pages leave that were not used meanwhile.
+void end_write(uint64_t block) {
   Pages& pages = pages_of(block);
   if (--pages.writes > 0) {
     return;
@@ -160,6 +104,77 @@ void page_write_done(uint64_t block) {
   trace::count(Counter::kEvictionsGivenUp);
   hide_for_next_visit(block);
   state.resident.visited(block);
+}
+
+}  // namespace
+
+int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
+  Pages& pages = pages_of(block);
+  if (pages.reading != 0 || pages.writes != 0) {
+    state.resident.move_behind_others(block);
+    return 0;
+  }
+  note_uses(block);
+  const bool watched = pages.watched;
+  if (watched && join_if_used(block)) {
+    return 0;
+  }
+  const bool all = used || !(watched || PageUses::is_sampled(block) || uses.some_are_hot());
+  const uint64_t gone = all ? pages.present : pages.hidden;
+  some_are_used = some_are_used || gone != pages.present;
+  if (gone == 0) {
+    hide_for_next_visit(block);
+    state.resident.visited(block);
+    return 0;
+  }
+  // What of a block is not here must be on storage; of one that was never there, nothing is missing yet.
+  const bool was_never_stored = (word_of(block).load(std::memory_order_relaxed) & kHasCopy) == 0;
+  const uint64_t written = was_never_stored ? pages.present : gone & pages.dirty;
+  const uint64_t run_ends = written & ~(written >> 1);
+  // One place in the store stays: making room is followed by a read.
+  if (written != 0 && state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
+    return 0;
+  }
+  if (written != 0 && !find_store_room(block * kBlockBytes)) {
+    state.resident.move_behind_others(block);
+    return 0;
+  }
+  if (all) {
+    hide_pages(block, pages.present);
+  }
+  // Hidden as they are, unless the program has locked them in memory behind our back.
+  for_each_run(written, [&](uint32_t first, uint32_t count) {
+    state.engine->protect({view_of_page(block, first).address, count * kPageBytes});
+  });
+  if (written != 0 && is_written_remotely(view_of_block(*state.partition, block))) {
+    state.resident.move_behind_others(block);
+    return 0;
+  }
+  if (watched) {
+    note_thin(block);
+  }
+  state.resident.remove(block);
+  if (written == 0) {
+    drop_pages(block, gone);
+    return bytes_of(gone);
+  }
+  pages.leaving = gone;
+  state.leaving_bytes += bytes_of(gone);
+  trace::count(Counter::kSinglePagesWritten, static_cast<uint64_t>(__builtin_popcountll(written)));
+  write_pages(block, written);
+  return bytes_of(gone);
+}
+
+void page_write_lacked_room(uint64_t block, uint32_t first_page, uint64_t count) {
+  for (uint32_t page = first_page; page < first_page + count; ++page) {
+    pages_of(block).dirty |= bit_of(page);
+  }
+  end_write(block);
+}
+
+void page_write_done(uint64_t block) {
+  change_word(word_of(block), 0, kHasCopy);
+  end_write(block);
 }
 
 }  // namespace headroom::pager

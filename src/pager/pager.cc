@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "pager/checksums.h"
+#include "pager/divided_blocks.h"
 #include "pager/huge_pages.h"
 #include "pager/pager_thread.h"
 #include "pager/read_buffers.h"
@@ -90,8 +91,9 @@ Status start_as_member() {
   state.may_touch_ahead = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   state.may_be_huge = static_cast<std::atomic<bool>*>(base::reserve_memory(blocks));
   const base::Result<int> requests = open_request_descriptor();
-  if (!state.resident.open(blocks) || !open_single_pages(blocks) || !open_sparse_readers(blocks) || !open_read_buffers() ||
-      state.may_touch_ahead == nullptr || state.may_be_huge == nullptr || !requests.ok()) {
+  if (!state.resident.open(blocks) || !open_single_pages(blocks) || !open_divided_blocks(blocks) ||
+      !open_sparse_readers(blocks) || !open_read_buffers() || state.may_touch_ahead == nullptr ||
+      state.may_be_huge == nullptr || !requests.ok()) {
     base::log_warning("no address space or descriptors for the pager (see `ulimit -v`, `ulimit -n`)");
     return Status::kNoMemory;
   }

@@ -28,6 +28,7 @@
 //   P1  a block that is RESIDENT, READING or WRITING has been reserved in the ledger, once.
 //   P2  a block with a hold is RESIDENT and mapped, or its holder is waiting for the pager.
 //   P3  a block that is clean (not DIRTY) has a copy on storage, or is all zero, or undefined (the program will overwrite it).
+//       One of which single pages are here, and others not, has a copy of these.
 //   P4  WRITABLE implies DIRTY: a clean block's view is write-protected, so the first write is seen.
 //   P5  a block whose memory forked children map (SHARED) is RESIDENT or WRITING, not WRITABLE, and every hold of it waits.
 #pragma once

@@ -31,8 +31,8 @@ char* alias_of_page(uint64_t block, uint64_t page) {
 
 void set_state(uint64_t block, uint64_t clear, uint64_t set) { change_word(word_of(block), clear | kStateMask, set); }
 
-bool is_hidden_page(uint64_t block, uint32_t page) {
-  return page != kWholeBlock && (pages_of(block).hidden & bit_of(page)) != 0;
+bool is_present_page(uint64_t block, uint32_t page) {
+  return page != kWholeBlock && (pages_of(block).present & bit_of(page)) != 0;
 }
 
 bool pages_are_moving(uint64_t block) { return pages_of(block).reading != 0 || pages_of(block).writes != 0; }

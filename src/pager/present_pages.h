@@ -11,6 +11,7 @@
 namespace headroom::pager {
 
 static_assert(kPagesOfBlock == 64, "a word has a bit for each page");
+inline constexpr uint64_t kAllPages = UINT64_MAX;
 
 /// The pages of one block, a bit each.
 struct Pages {
@@ -21,9 +22,11 @@ struct Pages {
   uint64_t proven;  // were used after they were hidden
   uint64_t reading;
   uint64_t leaving;  // will be free when the transfers have ended
-  uint32_t writes;   // transfers under way
-  uint32_t visits;   // of the search for room
+  uint16_t writes;   // transfers under way
+  uint16_t visits;   // of the search for room
+  bool watched;      // the block came whole, and the search for room has not come by since it was divided
 };
+static_assert(sizeof(Pages) == 64, "one line of the cache");
 
 namespace detail {
 extern Pages* table_of_pages;
@@ -56,8 +59,8 @@ void for_each_run(uint64_t pages, Each each) {
   }
 }
 
-/// Whether the page is in memory, and access to it was taken away to see its next use.
-bool is_hidden_page(uint64_t block, uint32_t page);
+/// Whether the page is in memory; the program may have no access to it.
+bool is_present_page(uint64_t block, uint32_t page);
 /// Whether a transfer of single pages of this block is under way.
 bool pages_are_moving(uint64_t block);
 /// How much memory the pages of a block in state SINGLE_PAGES have.

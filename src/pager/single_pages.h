@@ -11,7 +11,7 @@
 // over in turn. From each, the pages leave that were not used since the last time; the others are hidden from the program, so
 // that their next use is seen.
 //
-// random_access.h decides when that is better than whole blocks.
+// random_access.h decides when that is better than whole blocks; thin_blocks.h, when a block that came whole is divided.
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once

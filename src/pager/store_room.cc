@@ -174,7 +174,7 @@ bool is_stored(uint64_t block, bool& moves) {
       return true;
     case arena::kSinglePages:
       moves = moves || pages_are_moving(block);
-      return true;
+      return (word & arena::kHasCopy) != 0;
     case arena::kResident:
       return (word & (arena::kHasCopy | arena::kDirty)) == arena::kHasCopy;
     default:

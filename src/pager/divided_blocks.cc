@@ -1,0 +1,94 @@
+// See divided_blocks.h.
+#include "pager/divided_blocks.h"
+
+#include "pager/block_transitions.h"
+#include "pager/forked_children.h"
+#include "pager/huge_pages.h"
+#include "pager/present_pages.h"
+#include "pager/single_pages.h"
+#include "pager/state.h"
+#include "pager/thin_blocks.h"
+#include "trace/counters.h"
+
+namespace headroom::pager {
+namespace {
+
+using namespace arena;
+using trace::Counter;
+
+ThinBlocks thin_blocks;
+
+void make_whole(uint64_t block) {
+  // All of the view is taken away, so that from now on the block's word says what is mapped.
+  state.engine->hide(view_of_block(*state.partition, block));
+  const uint64_t dirty = pages_of(block).dirty != 0 ? kDirty : 0;
+  pages_of(block) = {};
+  set_state(block, 0, kResident | dirty);
+  state.resident.visited(block);
+}
+
+int used_pages(uint64_t block) { return __builtin_popcountll(pages_of(block).present & ~pages_of(block).hidden); }
+
+}  // namespace
+
+bool open_divided_blocks(uint64_t blocks) { return thin_blocks.open(blocks); }
+
+bool divide_if_worth(uint64_t block) {
+  const bool is_allowed = state.engine->kind() != base::EngineChoice::kSigsegv &&  // it cannot map single pages
+                          view_of_block(*state.partition, block).bytes == kBlockBytes && is_given_to_all(block);
+  if (!is_allowed || !thin_blocks.choose_to_watch(block) || !set_apart(block)) {
+    return false;
+  }
+  uint64_t before = 0;
+  if (!make_transition(word_of(block), next::divide, before)) {
+    return false;
+  }
+  Pages& pages = pages_of(block);
+  pages = {};
+  pages.present = kAllPages;
+  pages.dirty = (before & kDirty) != 0 ? kAllPages : 0;
+  pages.hidden = kAllPages;
+  pages.asked = kAllPages;
+  pages.watched = true;
+  state.resident.visited(block);
+  trace::count(Counter::kBlocksWatched);
+  return true;
+}
+
+bool is_expected_thin(uint64_t block, uint32_t page) {
+  return page != kWholeBlock && state.engine->kind() != base::EngineChoice::kSigsegv && thin_blocks.is_expected_thin(block);
+}
+
+bool join_if_worth(uint64_t block, uint32_t page) {
+  const Pages& pages = pages_of(block);
+  if (pages.present != kAllPages || pages_are_moving(block)) {
+    return false;
+  }
+  const bool in_order = page != kWholeBlock && pages.watched && ThinBlocks::is_in_order(~pages.hidden | bit_of(page));
+  if (in_order) {
+    thin_blocks.note_used(block, static_cast<int>(kPagesOfBlock));
+  }
+  if (in_order || page == kWholeBlock) {
+    make_whole(block);
+    return true;
+  }
+  return false;
+}
+
+bool join_if_used(uint64_t block) {
+  const int used = used_pages(block);
+  if (ThinBlocks::is_thin(used)) {
+    return false;
+  }
+  thin_blocks.note_used(block, used);
+  make_whole(block);
+  return true;
+}
+
+void note_thin(uint64_t block) {
+  thin_blocks.note_used(block, used_pages(block));
+  pages_of(block).watched = false;
+  trace::count(Counter::kBlocksThin);
+}
+
+}  // namespace headroom::pager

@@ -1,0 +1,33 @@
+// Blocks that came whole and are judged page by page from then on; see thin_blocks.h for when, and single_pages.h for what
+// happens to the pages.
+//
+// A block that is hidden and in use is *divided*: all its pages are in memory, hidden, and the one that is used is mapped. When
+// the search for room comes by (page_eviction.h) it shows how many were used. If these are few, the others leave; else the
+// block is made whole again.
+//
+// Private to src/pager; for the pager thread alone.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::pager {
+
+/// Reserves addresses for the notes about blocks; false if there are none.
+bool open_divided_blocks(uint64_t blocks);
+
+/// Divides a block that is RESIDENT, hidden, and in use, if its pages are worth to be watched and nothing stands against it;
+/// false if it stays whole.
+bool divide_if_worth(uint64_t block);
+/// Whether an access to that page of a block on storage is to bring the page alone, since blocks beside it were found to be
+/// used in few pages.
+bool is_expected_thin(uint64_t block, uint32_t page);
+/// An access comes to that page of a block in state SINGLE_PAGES (kWholeBlock: to all of it). Makes the block whole again, with
+/// no access to it, if nothing of it is missing and it is better whole: it is to be held, or gone over in order. False if not.
+bool join_if_worth(uint64_t block, uint32_t page);
+/// The search for room has come to a block that is watched. Makes it whole again, as above, if many of its pages were used;
+/// false if few were: these are to stay, the others to leave.
+bool join_if_used(uint64_t block);
+/// The pages leave that were not used: the watch of the block has ended.
+void note_thin(uint64_t block);
+
+}  // namespace headroom::pager
