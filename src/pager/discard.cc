@@ -7,6 +7,7 @@
 
 #include "base/system_calls.h"
 #include "pager/block_transitions.h"
+#include "pager/divided_blocks.h"
 #include "pager/ended_transfers.h"
 #include "pager/fork.h"
 #include "pager/fork_copies.h"
@@ -47,6 +48,9 @@ void forget_content(uint64_t first, uint64_t count, bool resident_too) {
     return;  // they need the content on storage, and the program did not ask for this
   }
   for (uint64_t block = first; block < first + count; ++block) {
+    if (resident_too) {
+      join_if_all_are_here(block);
+    }
     const uint64_t before = word_of(block).load(std::memory_order_acquire);
     // Blocks stay that a forked child still needs, and those that are held: in use, or pinned because their rights are the
     // program's.
@@ -68,6 +72,7 @@ void forget_content(uint64_t first, uint64_t count, bool resident_too) {
 
 void discard(uint64_t first, uint64_t count) {
   forget_huge_pages(first, count);
+  forget_thin_blocks(first, count);
   for (uint64_t block = first; block < first + count; ++block) {
     BlockWord& word = word_of(block);
     wait_until_at_rest(block);

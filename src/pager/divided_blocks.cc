@@ -27,8 +27,6 @@ void make_whole(uint64_t block) {
   state.resident.visited(block);
 }
 
-int used_pages(uint64_t block) { return __builtin_popcountll(pages_of(block).present & ~pages_of(block).hidden); }
-
 }  // namespace
 
 bool open_divided_blocks(uint64_t blocks) { return thin_blocks.open(blocks); }
@@ -55,9 +53,9 @@ bool divide_if_worth(uint64_t block) {
   return true;
 }
 
-bool is_expected_thin(uint64_t block, uint32_t page) {
-  return page != kWholeBlock && state.engine->kind() != base::EngineChoice::kSigsegv && thin_blocks.is_expected_thin(block);
-}
+bool is_expected_thin(uint64_t block) { return thin_blocks.is_expected_thin(block); }
+
+void forget_thin_blocks(uint64_t first, uint64_t count) { thin_blocks.forget(first, count); }
 
 bool join_if_worth(uint64_t block, uint32_t page) {
   const Pages& pages = pages_of(block);
@@ -76,7 +74,7 @@ bool join_if_worth(uint64_t block, uint32_t page) {
 }
 
 bool join_if_used(uint64_t block) {
-  const int used = used_pages(block);
+  const int used = __builtin_popcountll(pages_of(block).present & ~pages_of(block).hidden);
   if (ThinBlocks::is_thin(used)) {
     return false;
   }
@@ -85,10 +83,18 @@ bool join_if_used(uint64_t block) {
   return true;
 }
 
-void note_thin(uint64_t block) {
-  thin_blocks.note_used(block, used_pages(block));
+void note_thin(uint64_t block, uint64_t used) {
+  thin_blocks.note_used(block, __builtin_popcountll(used));
   pages_of(block).watched = false;
   trace::count(Counter::kBlocksThin);
+}
+
+void note_filled(uint64_t block, uint64_t present) { thin_blocks.note_used(block, __builtin_popcountll(present)); }
+
+void join_if_all_are_here(uint64_t block) {
+  if (state_of(word_of(block).load(std::memory_order_relaxed)) == kSinglePages) {
+    (void)join_if_worth(block, kWholeBlock);
+  }
 }
 
 }  // namespace headroom::pager

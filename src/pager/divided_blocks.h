@@ -18,16 +18,21 @@ bool open_divided_blocks(uint64_t blocks);
 /// Divides a block that is RESIDENT, hidden, and in use, if its pages are worth to be watched and nothing stands against it;
 /// false if it stays whole.
 bool divide_if_worth(uint64_t block);
-/// Whether an access to that page of a block on storage is to bring the page alone, since blocks beside it were found to be
-/// used in few pages.
-bool is_expected_thin(uint64_t block, uint32_t page);
+/// Whether few pages of the block will be used, as of blocks beside it.
+bool is_expected_thin(uint64_t block);
+/// The content of these blocks is given up: what was known of them is not true of what comes next.
+void forget_thin_blocks(uint64_t first, uint64_t count);
 /// An access comes to that page of a block in state SINGLE_PAGES (kWholeBlock: to all of it). Makes the block whole again, with
 /// no access to it, if nothing of it is missing and it is better whole: it is to be held, or gone over in order. False if not.
 bool join_if_worth(uint64_t block, uint32_t page);
 /// The search for room has come to a block that is watched. Makes it whole again, as above, if many of its pages were used;
 /// false if few were: these are to stay, the others to leave.
 bool join_if_used(uint64_t block);
-/// The pages leave that were not used: the watch of the block has ended.
-void note_thin(uint64_t block);
+/// All pages leave but these that were used: the watch of the block has ended.
+void note_thin(uint64_t block, uint64_t used);
+/// So many pages of a block that has come page by page are in memory that it is filled.
+void note_filled(uint64_t block, uint64_t present);
+/// A block in state SINGLE_PAGES of which nothing is missing is whole again, if no page of it moves.
+void join_if_all_are_here(uint64_t block);
 
 }  // namespace headroom::pager

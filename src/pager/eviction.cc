@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "pager/block_transitions.h"
 #include "pager/block_words.h"
+#include "pager/divided_blocks.h"
 #include "pager/forked_children.h"
 #include "pager/huge_pages.h"
 #include "pager/page_eviction.h"
@@ -281,6 +282,7 @@ int64_t evict(int64_t bytes, Urgency urgency) {
 void evict_unneeded(uint64_t first, uint64_t count) {
   int64_t resident = 0;
   for (uint64_t block = first + count; block-- > first;) {  // so that the first leaves first
+    join_if_all_are_here(block);
     const uint64_t word = word_of(block).load(std::memory_order_relaxed);
     if (state_of(word) == kResident && (word & kHoldMask) == 0) {  // else others would leave in its place
       state.resident.unneeded(block);

@@ -206,7 +206,7 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
 }
 
 bool serve_stored(uint64_t block, uint32_t page) {
-  if (!continues_stream(block, page) && (choose_single_page(block, page) || is_expected_thin(block, page))) {
+  if (!continues_stream(block, page) && choose_single_page(block, page, is_expected_thin(block))) {
     return serve_page(block, page, false);
   }
   if (can_transfer() && take_room_for_one()) {
@@ -270,7 +270,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
     trace::count_for_label(block, 1, 0);
   }
   const bool served = !(from_storage && must_wait_for_turn(thread, state_of(word) != kReading)) && serve(block, write, page);
-  if (state_of(word_of(block).load(std::memory_order_relaxed)) == kSinglePages) {
+  if (from_storage && state_of(word_of(block).load(std::memory_order_relaxed)) == kSinglePages) {
     note_page_reader(thread);
   }
   if (from_storage) {

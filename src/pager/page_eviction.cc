@@ -117,8 +117,10 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
   note_uses(block);
   const bool watched = pages.watched;
   if (watched && join_if_used(block)) {
+    some_are_used = true;
     return 0;
   }
+  const uint64_t in_use = pages.present & ~pages.hidden;
   const bool all = used || !(watched || PageUses::is_sampled(block) || uses.some_are_hot());
   const uint64_t gone = all ? pages.present : pages.hidden;
   some_are_used = some_are_used || gone != pages.present;
@@ -151,7 +153,7 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
     return 0;
   }
   if (watched) {
-    note_thin(block);
+    note_thin(block, in_use);
   }
   state.resident.remove(block);
   if (written == 0) {

@@ -24,6 +24,9 @@
 //        │            evicted clean, copy on storage     ▼                            │ fault or read-ahead
 //        └──────────────────────────────────────────── STORED ────────────────────────┘ (transfers.cc: start_read)
 //
+//   A block may be in SINGLE_PAGES between RESIDENT and STORED: from STORED when a page of it is read alone, from RESIDENT when
+//   it is divided (divided_blocks.cc); to STORED when its last page leaves, to RESIDENT when what is missing was read.
+//
 // Invariants (check_invariants()):
 //   P1  a block that is RESIDENT, READING or WRITING has been reserved in the ledger, once.
 //   P2  a block with a hold is RESIDENT and mapped, or its holder is waiting for the pager.

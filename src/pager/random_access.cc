@@ -198,10 +198,13 @@ void note_storage_fault(bool in_order) {
   }
 }
 
-bool choose_single_page(uint64_t block, uint32_t page) {
+bool choose_single_page(uint64_t block, uint32_t page, bool few_are_used) {
   const bool continues = page != kWholeBlock && (note_asked_page(block, page) || continues_in_block(block, page));
-  return page != kWholeBlock && !continues && (sureness >= sure || sparse_faults > 0) &&
-         state.engine->kind() != base::EngineChoice::kSigsegv && !choose_whole_read(block);
+  if (page == kWholeBlock || state.engine->kind() == base::EngineChoice::kSigsegv) {
+    return false;
+  }
+  const bool jumps_about = !continues && (sureness >= sure || sparse_faults > 0);
+  return few_are_used || (jumps_about && !choose_whole_read(block));
 }
 
 uint64_t choose_blocks_ahead(uint64_t block) {

@@ -158,6 +158,7 @@ void Replacement::loaded(uint64_t block, bool whole) {
   blocks_[block].used_at = now_;
   known_ += last_used == 0 ? 1 : 0;
   if (!whole) {
+    left_again_ -= blocks_[block].came_back_at > turn_began_ ? 1 : 0;  // remove() has counted it
     append(number, kKept);
     return;
   }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "pager/divided_blocks.h"
 #include "pager/fatal_errors.h"
 #include "pager/fork_copies.h"
 #include "pager/forked_children.h"
@@ -205,8 +206,14 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
     return false;
   }
   const bool continues = !begins && (note_asked_page(block, page) || continues_in_block(block, page));
-  if (continues || (!begins && (__builtin_popcountll(pages.present | pages.reading) >= kFillAt || choose_whole_read(block)))) {
-    if (start_fill(block) && continues) {
+  const bool many_are_here = !begins && __builtin_popcountll(pages.present | pages.reading) >= kFillAt;
+  if (continues || many_are_here || (!begins && choose_whole_read(block))) {
+    const uint64_t present = pages.present;
+    const bool begun = start_fill(block);
+    if (begun && many_are_here) {
+      note_filled(block, present);
+    }
+    if (begun && continues) {
       doubt_random_access();
       extend_stream(block);
     }

@@ -175,8 +175,8 @@ bool is_stored(uint64_t block, bool& moves) {
     case arena::kSinglePages:
       moves = moves || pages_are_moving(block);
       return (word & arena::kHasCopy) != 0;
-    case arena::kResident:
-      return (word & (arena::kHasCopy | arena::kDirty)) == arena::kHasCopy;
+    case arena::kResident:  // a dirty one, too: if it is divided, only its pages that leave are written (divided_blocks.h)
+      return (word & arena::kHasCopy) != 0;
     default:
       return now == arena::kStored;
   }

@@ -52,6 +52,15 @@ void ThinBlocks::note_used(uint64_t block, int pages) {
   known_thin_ += is_expected_thin(block) ? 1 : 0;
 }
 
+void ThinBlocks::forget(uint64_t first, uint64_t count) {
+  const uint64_t end = (first + count) / kBlocksOfGroup;
+  for (uint64_t group = (first + kBlocksOfGroup - 1) / kBlocksOfGroup; group < end; ++group) {
+    known_ -= groups_[group].used != 0 ? 1 : 0;
+    known_thin_ -= is_expected_thin(group * kBlocksOfGroup) ? 1 : 0;
+    groups_[group] = {};
+  }
+}
+
 bool ThinBlocks::is_in_order(uint64_t pages) {
   const int count = __builtin_popcountll(pages);
   return count >= kInOrder && pages >> __builtin_ctzll(pages) == UINT64_MAX >> (64 - count);

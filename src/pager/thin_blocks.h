@@ -19,7 +19,9 @@ class ThinBlocks {
 
   /// Decides whether the pages of that block, which is in use and whole, are to be watched, and notes the use.
   bool choose_to_watch(uint64_t block);
-  /// So many pages of a block that was watched were used.
+  /// What was known of groups that these blocks cover whole is not true any more.
+  void forget(uint64_t first, uint64_t count);
+  /// So many pages of a block were used.
   void note_used(uint64_t block, int pages);
 
   /// Whether blocks beside that one, or itself, were found to be used in few pages.

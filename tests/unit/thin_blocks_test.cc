@@ -61,6 +61,17 @@ TEST_F(ThinBlocksTest, BlocksThatAreUsedInAllPagesEndTheExpectation) {
   EXPECT_EQ(watched, 10);  // it may have changed
 }
 
+TEST_F(ThinBlocksTest, WhatIsGivenUpIsForgotten) {
+  blocks.note_used(0, 3);
+  blocks.note_used(kBlocksOfGroup, 3);
+  blocks.forget(1, 2 * kBlocksOfGroup - 1);  // all of the second group, and not all of the first
+  EXPECT_TRUE(blocks.is_expected_thin(0));
+  EXPECT_FALSE(blocks.is_expected_thin(kBlocksOfGroup));
+  blocks.forget(0, kGroups * kBlocksOfGroup);
+  EXPECT_FALSE(blocks.is_expected_thin(0));
+  EXPECT_LT(groups_watched(), static_cast<int>(kGroups) / 2);  // as if none had ever been thin
+}
+
 TEST(ThinBlocks, PagesInOrderAreNeighbours) {
   EXPECT_FALSE(ThinBlocks::is_in_order(0x7f));
   EXPECT_TRUE(ThinBlocks::is_in_order(0xff));
