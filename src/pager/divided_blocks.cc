@@ -34,7 +34,7 @@ bool open_divided_blocks(uint64_t blocks) { return thin_blocks.open(blocks); }
 bool divide_if_worth(uint64_t block) {
   const bool is_allowed = state.engine->kind() != base::EngineChoice::kSigsegv &&  // it cannot map single pages
                           view_of_block(*state.partition, block).bytes == kBlockBytes && is_given_to_all(block);
-  if (!is_allowed || !thin_blocks.choose_to_watch(block) || !set_apart(block)) {
+  if (!is_allowed || !thin_blocks.choose_to_survey(block) || !set_apart(block)) {
     return false;
   }
   uint64_t before = 0;
@@ -47,9 +47,9 @@ bool divide_if_worth(uint64_t block) {
   pages.dirty = (before & kDirty) != 0 ? kAllPages : 0;
   pages.hidden = kAllPages;
   pages.asked = kAllPages;
-  pages.watched = true;
+  pages.surveyed = true;
   state.resident.visited(block);
-  trace::count(Counter::kBlocksWatched);
+  trace::count(Counter::kBlocksSurveyed);
   return true;
 }
 
@@ -62,7 +62,7 @@ bool join_if_worth(uint64_t block, uint32_t page) {
   if (pages.present != kAllPages || pages_are_moving(block)) {
     return false;
   }
-  const bool in_order = page != kWholeBlock && pages.watched && ThinBlocks::is_in_order(~pages.hidden | bit_of(page));
+  const bool in_order = page != kWholeBlock && pages.surveyed && ThinBlocks::is_in_order(~pages.hidden | bit_of(page));
   if (in_order) {
     thin_blocks.note_used(block, static_cast<int>(kPagesOfBlock));
   }
@@ -85,7 +85,7 @@ bool join_if_used(uint64_t block) {
 
 void note_thin(uint64_t block, uint64_t used) {
   thin_blocks.note_used(block, __builtin_popcountll(used));
-  pages_of(block).watched = false;
+  pages_of(block).surveyed = false;
   trace::count(Counter::kBlocksThin);
 }
 

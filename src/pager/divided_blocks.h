@@ -15,7 +15,7 @@ namespace headroom::pager {
 /// Reserves addresses for the notes about blocks; false if there are none.
 bool open_divided_blocks(uint64_t blocks);
 
-/// Divides a block that is RESIDENT, hidden, and in use, if its pages are worth to be watched and nothing stands against it;
+/// Divides a block that is RESIDENT, hidden, and in use, if its pages are worth a survey and nothing stands against it;
 /// false if it stays whole.
 bool divide_if_worth(uint64_t block);
 /// Whether few pages of the block will be used, as of blocks beside it.
@@ -25,10 +25,10 @@ void forget_thin_blocks(uint64_t first, uint64_t count);
 /// An access comes to that page of a block in state SINGLE_PAGES (kWholeBlock: to all of it). Makes the block whole again, with
 /// no access to it, if nothing of it is missing and it is better whole: it is to be held, or gone over in order. False if not.
 bool join_if_worth(uint64_t block, uint32_t page);
-/// The search for room has come to a block that is watched. Makes it whole again, as above, if many of its pages were used;
+/// The search for room has come to a block that is surveyed. Makes it whole again, as above, if many of its pages were used;
 /// false if few were: these are to stay, the others to leave.
 bool join_if_used(uint64_t block);
-/// All pages leave but these that were used: the watch of the block has ended.
+/// All pages leave but these that were used: the survey of the block has ended.
 void note_thin(uint64_t block, uint64_t used);
 /// So many pages of a block that has come page by page are in memory that it is filled.
 void note_filled(uint64_t block, uint64_t present);

@@ -115,13 +115,13 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
     return 0;
   }
   note_uses(block);
-  const bool watched = pages.watched;
-  if (watched && join_if_used(block)) {
+  const bool surveyed = pages.surveyed;
+  if (surveyed && join_if_used(block)) {
     some_are_used = true;
     return 0;
   }
   const uint64_t in_use = pages.present & ~pages.hidden;
-  const bool all = used || !(watched || PageUses::is_sampled(block) || uses.some_are_hot());
+  const bool all = used || !(surveyed || PageUses::is_sampled(block) || uses.some_are_hot());
   const uint64_t gone = all ? pages.present : pages.hidden;
   some_are_used = some_are_used || gone != pages.present;
   if (gone == 0) {
@@ -152,7 +152,7 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
     state.resident.move_behind_others(block);
     return 0;
   }
-  if (watched) {
+  if (surveyed) {
     note_thin(block, in_use);
   }
   state.resident.remove(block);

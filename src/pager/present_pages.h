@@ -24,7 +24,7 @@ struct Pages {
   uint64_t leaving;  // will be free when the transfers have ended
   uint16_t writes;   // transfers under way
   uint16_t visits;   // of the search for room
-  bool watched;      // the block came whole, and the search for room has not come by since it was divided
+  bool surveyed;     // the block came whole, and the search for room has not come by since it was divided
 };
 static_assert(sizeof(Pages) == 64, "one line of the cache");
 

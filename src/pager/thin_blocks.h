@@ -17,8 +17,8 @@ class ThinBlocks {
   /// Reserves addresses for notes about so many blocks; false if there are none.
   bool open(uint64_t blocks);
 
-  /// Decides whether the pages of that block, which is in use and whole, are to be watched, and notes the use.
-  bool choose_to_watch(uint64_t block);
+  /// Decides whether the pages of that block, which is in use and whole, are to be surveyed, and notes the use.
+  bool choose_to_survey(uint64_t block);
   /// What was known of groups that these blocks cover whole is not true any more.
   void forget(uint64_t first, uint64_t count);
   /// So many pages of a block were used.
@@ -38,7 +38,7 @@ class ThinBlocks {
   /// What is known of neighbours.
   struct Group {
     uint8_t used;  // pages of a block, as a mean; 0: not known
-    uint8_t seen;  // uses of blocks since one of them was watched
+    uint8_t seen;  // uses of blocks since one of them was surveyed
   };
   Group* groups_ = nullptr;
   uint64_t known_ = 0;       // groups

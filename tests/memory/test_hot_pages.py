@@ -51,7 +51,7 @@ def test_pages_that_are_not_used_leave_blocks_that_are(pages, engine, tmp_path):
     assert run.engines() == {engine}
     run.assert_paged(64 * MIB, 24 * MIB)
     if engine == "sigsegv":
-        assert run.total("blocks_watched") == 0
+        assert run.total("blocks_surveyed") == 0
     elif pages == "all":
         assert run.total("blocks_thin") == 0
     else:

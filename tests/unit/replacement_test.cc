@@ -60,6 +60,21 @@ TEST(Replacement, CountsWhatATurnCouldNotKeep) {
   EXPECT_EQ(0, memory.came_back());
 }
 
+TEST(Replacement, WhatComesBackByPagesHasNotLeftTwice) {
+  Replacement memory;
+  ASSERT_TRUE(memory.open(8));
+  memory.begin_turn();
+  memory.loaded(3);
+  memory.remove(3);
+  memory.loaded(3);
+  for (int times = 0; times < 3; ++times) {
+    memory.remove(3);
+    EXPECT_EQ(1, memory.left_again());
+    memory.loaded(3, false);
+    EXPECT_EQ(0, memory.left_again());
+  }
+}
+
 TEST(Replacement, ForgetsWhatIsGivenUp) {
   Memory memory(kRoom);
   memory.sweep(0, kRoom);

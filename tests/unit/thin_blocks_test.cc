@@ -1,4 +1,4 @@
-// Which blocks are watched page by page, and when their neighbours are expected to be thin.
+// Which blocks are surveyed page by page, and when their neighbours are expected to be thin.
 #include "pager/thin_blocks.h"
 
 #include <gtest/gtest.h>
@@ -14,32 +14,32 @@ class ThinBlocksTest : public testing::Test {
   void SetUp() override { ASSERT_TRUE(blocks.open(kGroups * kBlocksOfGroup)); }
 
   /// How many groups are looked at when a block of each is used once.
-  int groups_watched() {
-    int watched = 0;
+  int groups_surveyed() {
+    int surveyed = 0;
     for (uint64_t group = 0; group < kGroups; ++group) {
-      watched += blocks.choose_to_watch(group * kBlocksOfGroup + 3) ? 1 : 0;
+      surveyed += blocks.choose_to_survey(group * kBlocksOfGroup + 3) ? 1 : 0;
     }
-    return watched;
+    return surveyed;
   }
   ThinBlocks blocks;
 };
 
 TEST_F(ThinBlocksTest, FewGroupsAreLookedAtBeforeOneWasThin) {
-  const int watched = groups_watched();
-  EXPECT_GT(watched, 0);
-  EXPECT_LT(watched, static_cast<int>(kGroups) / 2);
+  const int surveyed = groups_surveyed();
+  EXPECT_GT(surveyed, 0);
+  EXPECT_LT(surveyed, static_cast<int>(kGroups) / 2);
 }
 
 TEST_F(ThinBlocksTest, AllGroupsAreLookedAtOnceOneWasThin) {
   blocks.note_used(0, 3);
-  EXPECT_EQ(groups_watched(), static_cast<int>(kGroups));
+  EXPECT_EQ(groups_surveyed(), static_cast<int>(kGroups));
 }
 
-TEST_F(ThinBlocksTest, OneBlockOfAGroupIsWatchedAtATime) {
+TEST_F(ThinBlocksTest, OneBlockOfAGroupIsSurveyedAtATime) {
   blocks.note_used(0, 3);
-  EXPECT_TRUE(blocks.choose_to_watch(kBlocksOfGroup));
+  EXPECT_TRUE(blocks.choose_to_survey(kBlocksOfGroup));
   for (uint64_t block = 1; block < kBlocksOfGroup; ++block) {
-    EXPECT_FALSE(blocks.choose_to_watch(kBlocksOfGroup + block));
+    EXPECT_FALSE(blocks.choose_to_survey(kBlocksOfGroup + block));
   }
 }
 
@@ -54,11 +54,11 @@ TEST_F(ThinBlocksTest, BlocksThatAreUsedInAllPagesEndTheExpectation) {
   blocks.note_used(5, 12);
   blocks.note_used(6, 64);
   EXPECT_FALSE(blocks.is_expected_thin(5));
-  int watched = 0;
+  int surveyed = 0;
   for (int use = 0; use < 640; ++use) {
-    watched += blocks.choose_to_watch(5) ? 1 : 0;
+    surveyed += blocks.choose_to_survey(5) ? 1 : 0;
   }
-  EXPECT_EQ(watched, 10);  // it may have changed
+  EXPECT_EQ(surveyed, 10);  // it may have changed
 }
 
 TEST_F(ThinBlocksTest, WhatIsGivenUpIsForgotten) {
@@ -69,7 +69,7 @@ TEST_F(ThinBlocksTest, WhatIsGivenUpIsForgotten) {
   EXPECT_FALSE(blocks.is_expected_thin(kBlocksOfGroup));
   blocks.forget(0, kGroups * kBlocksOfGroup);
   EXPECT_FALSE(blocks.is_expected_thin(0));
-  EXPECT_LT(groups_watched(), static_cast<int>(kGroups) / 2);  // as if none had ever been thin
+  EXPECT_LT(groups_surveyed(), static_cast<int>(kGroups) / 2);  // as if none had ever been thin
 }
 
 TEST(ThinBlocks, PagesInOrderAreNeighbours) {
