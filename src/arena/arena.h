@@ -44,9 +44,8 @@ enum BlockState : uint64_t {
   kStored = 4,       // only on storage
   kSinglePages = 5,  // some or all of its pages are in memory, the others on storage (pager/single_pages.h)
 };
-inline constexpr uint64_t kDirty = 1 << 3;  // differs from what is on storage (or was never stored)
-inline constexpr uint64_t kHasCopy =
-    1 << 4;  // storage has the content as it was when last clean (of SINGLE_PAGES: what is not here)
+inline constexpr uint64_t kDirty = 1 << 3;     // differs from what is on storage (or was never stored)
+inline constexpr uint64_t kHasCopy = 1 << 4;   // storage has what was last written out, of pages that are not here at least
 inline constexpr uint64_t kMapped = 1 << 5;    // the view can be read without a fault
 inline constexpr uint64_t kWritable = 1 << 6;  // the view, or what is mapped of it, can be written without a fault
 inline constexpr uint64_t kMarker = 1 << 7;    // read ahead and left unmapped, so that its first use moves the window on

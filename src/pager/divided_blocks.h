@@ -18,7 +18,7 @@ bool open_divided_blocks(uint64_t blocks);
 /// Divides a block that is RESIDENT, hidden, and in use, if its pages are worth a survey and nothing stands against it;
 /// false if it stays whole.
 bool divide_if_worth(uint64_t block);
-/// Whether few pages of the block will be used, as of blocks beside it.
+/// Whether few pages of the block are expected to be used, since it was so with blocks beside it.
 bool is_expected_thin(uint64_t block);
 /// The content of these blocks is given up: what was known of them is not true of what comes next.
 void forget_thin_blocks(uint64_t first, uint64_t count);
@@ -28,7 +28,7 @@ bool join_if_worth(uint64_t block, uint32_t page);
 /// The search for room has come to a block that is surveyed. Makes it whole again, as above, if many of its pages were used;
 /// false if few were: these are to stay, the others to leave.
 bool join_if_used(uint64_t block);
-/// All pages leave but these that were used: the survey of the block has ended.
+/// The survey of the block has ended: these were used, and the others leave.
 void note_thin(uint64_t block, uint64_t used);
 /// So many pages of a block that has come page by page are in memory that it is filled.
 void note_filled(uint64_t block, uint64_t present);

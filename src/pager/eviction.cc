@@ -217,7 +217,7 @@ bool store_is_full_of_work() { return state.store->in_flight() >= Store::kDepth 
 /// The findings of a search for blocks that can leave.
 struct Found {
   uint32_t without_room = kNoBlock;  // could not, since storage is full
-  bool pages_in_use = false;         // of blocks of which single pages are here
+  bool pages_in_use = false;         // of blocks in state SINGLE_PAGES: these could leave, too
 };
 
 /// Evicts what can leave now. `used`: pages that were used lately, too.

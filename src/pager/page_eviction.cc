@@ -144,7 +144,8 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
   if (all) {
     hide_pages(block, pages.present);
   }
-  // Hidden as they are, unless the program has locked them in memory behind our back.
+  // Hidden as most of them are: the program may have locked them in memory behind our back, and of a block that was never
+  // stored those that are used are written, too.
   for_each_run(written, [&](uint32_t first, uint32_t count) {
     state.engine->protect({view_of_page(block, first).address, count * kPageBytes});
   });

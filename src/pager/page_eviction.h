@@ -9,7 +9,7 @@ namespace headroom::pager {
 
 /// Evicts those pages of a block in state SINGLE_PAGES that were not used since this was last called, or (`used`) all of them;
 /// returns the bytes that are gone or leaving. A block that came whole, and is used in many pages, becomes whole again.
-/// `some_are_used` becomes true if others could leave.
+/// `some_are_used` becomes true if others could leave, or now all of it.
 int64_t evict_pages(uint64_t block, bool used, bool& some_are_used);
 void page_write_done(uint64_t block);
 /// So many of its pages could not be written, since storage is full: the block stays.

@@ -25,7 +25,8 @@
 //        └──────────────────────────────────────────── STORED ────────────────────────┘ (transfers.cc: start_read)
 //
 //   A block may be in SINGLE_PAGES between RESIDENT and STORED: from STORED when a page of it is read alone, from RESIDENT when
-//   it is divided (divided_blocks.cc); to STORED when its last page leaves, to RESIDENT when what is missing was read.
+//   it is divided (divided_blocks.cc); to STORED when its last page leaves, to RESIDENT when nothing of it is missing (any
+//   more).
 //
 // Invariants (check_invariants()):
 //   P1  a block that is RESIDENT, READING or WRITING has been reserved in the ledger, once.

@@ -29,7 +29,7 @@ uint64_t program_computed_ns();
 /// Notes a fault on storage; `in_order`: it continues a stream.
 void note_storage_fault(bool in_order);
 /// Decides whether a fault at that page of a block that is on storage is to read the page alone, and notes the access.
-/// `few_are_used`: so it is expected of the block's pages.
+/// `few_are_used`: few of the block's pages are expected to be.
 bool choose_single_page(uint64_t block, uint32_t page, bool few_are_used);
 
 /// For a block that is read as a whole because the program jumps about in it: decides how many of the following blocks, in

@@ -1,5 +1,5 @@
-// See single_pages.h. A page is present (in memory and mapped), being read, or absent. While dirty pages are written their
-// block is in no list; one that is written to meanwhile is dirty again, and then the block stays.
+// See single_pages.h. A page is present (in memory; mapped, or hidden), being read, or absent. While dirty pages are written
+// their block is in no list; one that is written to meanwhile is dirty again, and then the block stays.
 #include "pager/single_pages.h"
 
 #include <string.h>

@@ -163,7 +163,7 @@ int place_stripe(StoreFiles& files, uint64_t stripe, int except = -1) {
   return first_error;
 }
 
-/// Whether storage has what the block contains, or the disk is at work on it (`moves`).
+/// Whether storage has content of the block that may be read again, or the disk is at work on it (`moves`).
 bool is_stored(uint64_t block, bool& moves) {
   const uint64_t word = word_of(block).load(std::memory_order_acquire);
   const uint64_t now = arena::state_of(word);
@@ -203,8 +203,8 @@ int copy_block(const StorePlace& from, const StorePlace& to) {
   return error != 0 ? error : move_all(SYS_pwrite64, to);
 }
 
-/// Puts a stripe that can no longer be written where it is on another file, with its content of blocks that are not in memory.
-/// (The pager's thread copies these itself: there are three at most, and it happens to full disks only.) Returns an errno
+/// Puts a stripe that can no longer be written where it is on another file, with what is stored of its blocks.
+/// (The pager's thread copies these itself: there are four at most, and it happens to full disks only.) Returns an errno
 /// value.
 int move_stripe(StoreFiles& files, uint64_t stripe) {
   constexpr uint64_t kBlocks = kStripeBytes / arena::kBlockBytes;

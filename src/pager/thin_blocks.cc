@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kBlocksOfGroup = 16;  // 4 MiB
 constexpr uint8_t kUntilNext = 64;  // uses in a group of which most pages are used, from one block that is surveyed to the next
 constexpr uint8_t kUntilFirst = 16;  // the same while the first one is being surveyed
-constexpr uint64_t kFirst = 4;       // one group in so many is looked at before any was found thin
+constexpr uint64_t kFirst = 4;       // one group in so many is looked at while few are known to be thin
 constexpr uint64_t kFew = 16;        // to find one group in so many thin is enough to look at all
 constexpr int kInOrder = 8;          // pages, all neighbours: a fault for each is little beside reading the block
 

@@ -2,16 +2,20 @@
 // directory if there is one.
 #include "pager/store_room.h"
 
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <random>
 #include <vector>
 
+#include "block_array.h"
 #include "environment.h"
 #include "heap/heap.h"
 #include "pager/pager.h"
+#include "pager/state.h"
 #include "seed.h"
 #include "trace/counters.h"
 
@@ -130,6 +134,62 @@ TEST_P(StoreRoomElsewhere, WhatOneDirectoryCannotTakeGoesToAnother) {
 }
 
 INSTANTIATE_TEST_SUITE_P(From, StoreRoomElsewhere, testing::Values(1, 15, 60, 150));
+
+/// A block that has changed may be divided later (divided_blocks.h): what is not here must then be where its stripe is.
+TEST(StoreRoom, AStripeThatMovesTakesWhatIsStoredOfChangedBlocksAlong) {
+  constexpr uint64_t kBlocks = kArray / arena::kBlockBytes;
+  constexpr uint64_t kChange = 1'000'000;
+  setenv("HEADROOM_STORAGE_WAIT", "5", 1);
+  test::set_environment("24M", "auto");
+  setenv("HEADROOM_STORAGE", "/var/tmp:/var/tmp", 1);
+  base::load_settings();
+  ASSERT_EQ(start(), base::Status::kOk);
+  const test::BlockArray array(kBlocks);
+  for (uint64_t number = 0; number < kBlocks; ++number) {
+    array.block(number)[0] = number + 1;
+  }
+  const auto is_stored_stripe = [&](uint64_t number) {
+    bool stored = array.index_of(number) % kTransferBlocks == 0;
+    for (uint64_t each = 0; each < kTransferBlocks; ++each) {
+      stored = stored && array.state_of(number + each) == arena::kStored;
+    }
+    return stored;
+  };
+  uint64_t first = 0;
+  while (first + kTransferBlocks < kBlocks && !is_stored_stripe(first)) {
+    ++first;
+  }
+  ASSERT_TRUE(is_stored_stripe(first));
+  auto* const changed = const_cast<uint64_t*>(array.block(first));
+  hold(changed, 8, true);  // so that it stays, and is as dirty as it was read
+  array.block(first)[0] = kChange;
+  const uint64_t index = array.index_of(first);
+  const uint64_t stripe = index / kTransferBlocks;
+  constexpr uint64_t kBoth = arena::kDirty | arena::kHasCopy;
+  ASSERT_EQ(partition().blocks[index].load() & kBoth, kBoth);
+  const uint8_t before = state.files.placed[stripe];
+  for (int attempt = 0; attempt < 100 && state.files.placed[stripe] == before; ++attempt) {
+    array.block(first + 1)[0] = first + 2;
+    const uint32_t asker = stand_still();  // what follows is the pager's thread's
+    note_lack_of_store_room(index * arena::kBlockBytes, ENOSPC);
+    go_on(asker);
+    will_not_need(const_cast<uint64_t*>(array.block(first + 1)), (kBlocks - first - 1) * arena::kBlockBytes);
+    usleep(15'000);
+  }
+  ASSERT_NE(state.files.placed[stripe], before);
+  alignas(4096) static char content[arena::kBlockBytes];
+  const StorePlace place = place_of(state.files, index * arena::kBlockBytes);
+  ASSERT_EQ(pread(place.descriptor, content, sizeof content, static_cast<off_t>(place.offset)),
+            static_cast<ssize_t>(sizeof content));
+  uint64_t stored = 0;
+  memcpy(&stored, content, sizeof stored);
+  EXPECT_EQ(stored, first + 1);  // as it was when last clean
+  drop_hold(changed, 8, true);
+  for (uint64_t number = 0; number < kBlocks; ++number) {
+    EXPECT_EQ(array.block(number)[0], number == first ? kChange : number + 1);
+  }
+  EXPECT_TRUE(test::invariants_hold());
+}
 
 }  // namespace
 }  // namespace headroom::pager

@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
     _exit(check(array, pages, few, passes) != 0);
   }
   for (uint64_t page = 0; page < pages; ++page) { /* while the child looks at what there was */
-    array[page * WORDS_OF_PAGE + page % WORDS_OF_PAGE] += 0;
+    *(volatile uint64_t*)&array[page * WORDS_OF_PAGE + page % WORDS_OF_PAGE] += 0;
   }
   int status = 0;
   wrong += waitpid(child, &status, 0) != child || status != 0;
