@@ -18,6 +18,20 @@ using trace::Counter;
 
 ThinBlocks thin_blocks;
 
+constexpr uint64_t kRecentBlocks = 4;  // several threads may walk
+constexpr uint64_t kNear = 4;          // blocks: what is read ahead of it does not fault
+uint64_t recent_blocks[kRecentBlocks] = {};
+uint64_t recent_at = 0;
+
+/// Whether a block near it was visited a moment ago.
+bool is_walked_to(uint64_t block) {
+  bool beside = false;
+  for (const uint64_t recent : recent_blocks) {
+    beside = beside || (recent != block && recent + kNear >= block && block + kNear >= recent);
+  }
+  return beside;
+}
+
 void make_whole(uint64_t block) {
   // All of the view is taken away, so that from now on the block's word says what is mapped.
   state.engine->hide(view_of_block(*state.partition, block));
@@ -31,9 +45,16 @@ void make_whole(uint64_t block) {
 
 bool open_divided_blocks(uint64_t blocks) { return thin_blocks.open(blocks); }
 
+void note_visited_block(uint64_t block) {
+  if (recent_blocks[(recent_at + kRecentBlocks - 1) % kRecentBlocks] != block) {
+    recent_blocks[recent_at++ % kRecentBlocks] = block;
+  }
+}
+
 bool divide_if_worth(uint64_t block) {
   const bool is_allowed = state.engine->kind() != base::EngineChoice::kSigsegv &&  // it cannot map single pages
-                          view_of_block(*state.partition, block).bytes == kBlockBytes && is_given_to_all(block);
+                          view_of_block(*state.partition, block).bytes == kBlockBytes && is_given_to_all(block) &&
+                          !is_walked_to(block);
   if (!is_allowed || !thin_blocks.choose_to_survey(block) || !set_apart(block)) {
     return false;
   }
@@ -53,7 +74,7 @@ bool divide_if_worth(uint64_t block) {
   return true;
 }
 
-bool is_expected_thin(uint64_t block) { return thin_blocks.is_expected_thin(block); }
+bool is_expected_thin(uint64_t block) { return thin_blocks.is_expected_thin(block) && !is_walked_to(block); }
 
 void forget_thin_blocks(uint64_t first, uint64_t count) { thin_blocks.forget(first, count); }
 

@@ -15,10 +15,14 @@ namespace headroom::pager {
 /// Reserves addresses for the notes about blocks; false if there are none.
 bool open_divided_blocks(uint64_t blocks);
 
+/// Notes that a fault came to the block. A thread that walks from block to block is no reason to divide them, or to read pages
+/// alone: it may come to other pages each time (sparse_readers.h tells).
+void note_visited_block(uint64_t block);
 /// Divides a block that is RESIDENT, hidden, and in use, if its pages are worth a survey and nothing stands against it;
 /// false if it stays whole.
 bool divide_if_worth(uint64_t block);
-/// Whether few pages of the block are expected to be used, since it was so with blocks beside it.
+/// Whether few pages of the block, which a thread has not walked to, are expected to be used, since it was so with blocks
+/// beside.
 bool is_expected_thin(uint64_t block);
 /// The content of these blocks is given up: what was known of them is not true of what comes next.
 void forget_thin_blocks(uint64_t first, uint64_t count);

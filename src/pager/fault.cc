@@ -257,6 +257,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
   base::log_trace(base::Part::kPager, "fault in block %llu, page %d; the block is %s", static_cast<unsigned long long>(block),
                   static_cast<int>(page), arena::name_of(state_of(word)));
   note_entry(block, page);
+  note_visited_block(block);
   bool in_order = false;
   const bool from_storage = state_of(word) == kStored || state_of(word) == kReading ||
                             (state_of(word) == kSinglePages && !is_present_page(block, page));

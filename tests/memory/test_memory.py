@@ -110,7 +110,8 @@ def test_columns_of_a_matrix_are_read_in_single_pages(engine, tmp_path):
     run = headroom_run([compile_program(None, "columns.c"), 3072], tmp_path, memory="72M", engine=engine)
     assert run.status == 0 and run.output == "wrong 0\n", run.errors
     run.assert_paged(footprint, budget)
-    assert run.total("readers_sparse") > 0
+    # Found by probes of its reader, or since few pages of the blocks were used, whichever comes first.
+    assert run.total("readers_sparse") + run.total("blocks_thin") > 0
     assert run.total("single_pages_read") > 3072
     assert run.total("single_pages_ahead") > run.total("single_pages_read") // 2
     assert run.total("bytes_read") < 10 * footprint, run.report["total"]
@@ -153,12 +154,13 @@ def test_a_walk_among_jumps_gets_blocks(engine, tmp_path):
 
 @pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
 def test_strides_that_come_to_other_pages_each_time_are_read_in_blocks(engine, tmp_path):
-    """Few pages of each block are used, but none again before all others: alone they would take longer than the blocks."""
+    """Few pages of each block are used, but none again before all others: alone they would take longer than the blocks. (Where
+    some blocks were found thin by chance, pages are read there for a while; less is read then.)"""
     run = headroom_run([compile_program(None, "strided.c"), 64], tmp_path, memory="32M", engine=engine)
     assert run.status == 0 and run.output == "wrong 0\n", run.errors
     run.assert_paged(64 * MIB, 32 * MIB)
     assert run.total("readers_sparse") == 0
-    assert run.total("single_pages_read") < 64 * MIB // 4096 // 8
+    assert run.total("single_pages_read") < 64 * MIB // 4096 // 2
 
 
 def test_rounds_of_ranks_turn_direction(mpi, engine, tmp_path):
