@@ -32,6 +32,7 @@ namespace {
 base::FutexLock heap_lock;
 bool extents_open = false;
 bool trimmed = false;
+bool was_told_to_move_nothing = false;
 std::atomic<bool> said_that_one_was_refused{false};
 
 void* address_of(uint64_t offset) { return reinterpret_cast<void*>(pager::partition().base + offset); }
@@ -94,6 +95,7 @@ namespace {
 
 constexpr size_t kLeastLarge = 64 << 10;
 constexpr size_t kUsuallyLarge = 1 << 20;
+constexpr size_t kBeyondEverything = size_t{1} << 40;
 constexpr size_t kLargeWhereSmallStay = 128 << 10;  // from here on the C library maps memory for an allocation
 constexpr int64_t kNoMoreLooks = INT64_MAX / 2;
 
@@ -108,7 +110,7 @@ void lower_to(size_t bytes) {
 }
 
 bool is_for_us_to_choose() {
-  return base::settings().large == 0 && base::settings().small != base::SmallChoice::kOff &&
+  return base::settings().large == 0 && base::settings().small != base::SmallChoice::kOff && !nothing_moves() &&
          !small_objects_on.load(std::memory_order_relaxed);
 }
 
@@ -122,17 +124,31 @@ void lower_since_much_stays() {
 }  // namespace
 
 void enable() {
-  const size_t asked = base::settings().large;
+  const size_t asked = was_told_to_move_nothing ? kBeyondEverything : base::settings().large;
   const size_t large = asked == 0 ? kUsuallyLarge : std::max(asked, kLeastLarge);
   large_map_bytes = large;
   large_bytes.store(large, std::memory_order_relaxed);
   pager::call_when_crowded(lower_since_much_stays);
 }
-bool nothing_moves() {
-  constexpr uint64_t kBeyondEverything = uint64_t{1} << 40;
+bool user_lets_nothing_move() {
   const base::Settings& settings = base::settings();
   return settings.large >= kBeyondEverything && settings.small == base::SmallChoice::kOff &&
          settings.static_data == base::StaticDataChoice::kOff;
+}
+bool nothing_moves() { return was_told_to_move_nothing || user_lets_nothing_move(); }
+bool let_nothing_move() {
+  const base::Settings& settings = base::settings();
+  const bool is_asked_to =
+      (settings.large != 0 && settings.large < kBeyondEverything) || settings.small == base::SmallChoice::kOn;
+  const bool has_begun = pager::partition().base != 0 && pager::partition().committed.load(std::memory_order_relaxed) != 0;
+  if (is_asked_to || has_begun) {
+    return nothing_moves();
+  }
+  was_told_to_move_nothing = true;
+  if (large_bytes.load(std::memory_order_relaxed) != SIZE_MAX) {
+    enable();
+  }
+  return true;
 }
 void disable_in_child() {
   large_bytes.store(SIZE_MAX, std::memory_order_relaxed);
@@ -141,6 +157,9 @@ void disable_in_child() {
 }
 
 void begin_with_smaller_ones() {
+  if (nothing_moves()) {
+    return;
+  }
   start_small_objects();
   if (is_for_us_to_choose()) {
     lower_to(kLargeWhereSmallStay);

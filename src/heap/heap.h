@@ -45,7 +45,12 @@ inline void note_committed(size_t bytes) { until_look_at_growth -= static_cast<i
 extern constinit thread_local int library_depth __attribute__((tls_model("initial-exec")));
 
 /// Whether the user has asked for nothing to move (--large 1T --small off --static-data off).
+bool user_lets_nothing_move();
+/// Whether nothing may move: the user has asked for that, or let_nothing_move() was called.
 bool nothing_moves();
+/// Lets nothing move from now on, as if the user had asked for it; false if something may have moved already, or the user has
+/// asked for what contradicts it. The program has one thread yet, or is about to begin with MPI.
+bool let_nothing_move();
 
 /// From now on large allocations come from the arena (settings are loaded).
 void enable();

@@ -15,7 +15,6 @@
 #include "mpi/library_life.h"
 #include "mpi/progress_hook.h"
 #include "mpi/shortcuts.h"
-#include "mpi/transports.h"
 #include "pager/pager.h"
 #include "sched/preemption.h"
 #include "sched/scheduler.h"
@@ -228,13 +227,5 @@ const CoreFunctions kCore = {
 const CoreFunctions& core_functions() { return kCore; }
 
 void note_tool_below() { tool_below = true; }
-
-void prepare_environment() {
-  const base::Settings& settings = base::settings();
-  const bool moves = settings.memory != 0 && *settings.storage != 0;
-  if (moves && settings.transports == base::TransportsChoice::kCopy) {
-    make_transports_copy(find_cards(), pager::engine_will_serve_kernel(), nullptr);
-  }
-}
 
 }  // namespace headroom::mpi

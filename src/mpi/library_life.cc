@@ -1,6 +1,7 @@
 // See library_life.h.
 #include "mpi/library_life.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include "base/log.h"
 #include "base/system_calls.h"
 #include "heap/heap.h"
-#include "mpi/core_functions.h"
+#include "mpi/library.h"
 #include "mpi/library_environment.h"
 #include "mpi/transports.h"
 #include "pager/pager.h"
@@ -43,9 +44,10 @@ int launched_number(std::initializer_list<const char*> names, int otherwise) {
 /// that are meant to be alone.)
 int launched_ranks() { return launched_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1); }
 
-/// Ends the process because its launcher is another MPI's. One process of a node says so, and stays for the others to see that
-/// it has; they give it time to, since the launcher may end all when one of them ends. Nothing has run: there is no report.
-[[noreturn]] __attribute__((format(printf, 1, 2))) void die_by_launcher(const char* format, ...) {
+/// Ends the process because of what is so for all of the node's. One process of a node says so, and stays for the others to see
+/// that it has; they give it time to, since the launcher may end all when one of them ends. Nothing has run: there is no
+/// report.
+[[noreturn]] __attribute__((format(printf, 1, 2))) void die_once_a_node(const char* format, ...) {
   constexpr timespec kTimeForTheOthers = {1, 0};
   const bool is_running = pager::is_running();
   if (!is_running || pager::session().ledger->told_of_launcher.exchange(1, std::memory_order_relaxed) == 0) {
@@ -79,7 +81,7 @@ bool is_loaded(const char* part_of_name) {
 void refuse_launcher_of_open_mpi(const char* abi) {
   const bool is_open_mpis = getenv("OMPI_COMM_WORLD_SIZE") != nullptr && getenv("PMI_RANK") == nullptr;
   if (is_open_mpis && launched_ranks() > 1 && strcmp(abi, "openmpi") != 0 && !is_loaded("/libpmix.so")) {
-    die_by_launcher(
+    die_once_a_node(
         "Open MPI's launcher started this program as one of %d ranks, but it uses another MPI (%s); start it with that MPI's "
         "own mpiexec, or without one: `headroom run -n %d --mpi %s ...`",
         launched_ranks(), abi, launched_ranks(), abi);
@@ -104,6 +106,32 @@ void write_names(const Cards& cards, char* out, size_t room) {
     if (each.is_there && filled < room) {
       filled += static_cast<size_t>(snprintf(out + filled, room - filled, "%s%s", filled > 0 ? ", " : "", each.name));
     }
+  }
+}
+
+/// What MPI_Get_library_version() says of the library that is linked; "" if there is none yet.
+const char* version_of_linked_library() {
+  static char version[8192];  // MPI_MAX_LIBRARY_VERSION_STRING of all libraries
+  const Library library = find_library(nullptr);
+  void* handle = library.abi != Abi::kNone ? dlopen(library.path, RTLD_NOLOAD | RTLD_LAZY) : nullptr;
+  if (handle != nullptr) {
+    int length = 0;
+    const auto ask = reinterpret_cast<int (*)(char*, int*)>(dlsym(handle, "PMPI_Get_library_version"));
+    if (ask == nullptr || ask(version, &length) != 0) {
+      version[0] = 0;
+    }
+    dlclose(handle);
+  }
+  return version;
+}
+
+/// Says, once a node, that nothing moves.
+void tell_that_nothing_moves(const char* why) {
+  if (pager::session().ledger->told_of_transports.exchange(1, std::memory_order_relaxed) == 0) {
+    base::log_warning(
+        "%s, and memory that moves would lose data: so nothing moves to storage, as with --large 1T --small off --static-data "
+        "off. Another MPI library would let it move",
+        why);
   }
 }
 
@@ -146,7 +174,7 @@ void check_that_all_are_here() {
 }
 
 void refuse_singletons(const char* abi) {
-  die_by_launcher(
+  die_once_a_node(
       "the launcher started %d processes, but this one is \"rank 0 of 1\", alone: the program was built for another MPI (%s) "
       "than the launcher's; start it with that MPI's own mpiexec, or without one: `headroom run -n %d --mpi %s ...`",
       launched_ranks(), abi, launched_ranks(), abi);
@@ -174,6 +202,21 @@ void library_began(const char* abi, bool spins) {
 
 }  // namespace
 
+void before_program() {
+  const base::Settings& settings = base::settings();
+  const bool moves = settings.memory != 0 && *settings.storage != 0;
+  if (!moves || settings.transports == base::TransportsChoice::kAsTheyAre) {
+    return;
+  }
+  const Cards cards = find_cards();
+  if (cards.register_memory() && why_it_cannot_copy(cards, version_of_linked_library()) != nullptr) {
+    (void)heap::let_nothing_move();  // if the user insists on what contradicts it, MPI_Init says so
+  }
+  if (!heap::nothing_moves()) {
+    make_transports_copy(cards, pager::engine_will_serve_kernel(), nullptr);
+  }
+}
+
 void before_init(const char* abi, const char* version, const char* library) {
   const bool is_running = pager::start() == base::Status::kOk;
   refuse_launcher_of_open_mpi(abi);
@@ -187,11 +230,19 @@ void before_init(const char* abi, const char* version, const char* library) {
   if (base::settings().transports == base::TransportsChoice::kAsTheyAre) {
     return;
   }
-  if (const char* why = why_it_cannot_copy(cards, version); why != nullptr && !heap::nothing_moves()) {
-    base::die(
-        "%s: memory that moves would lose data. Start with --large 1T --small off --static-data off, so that nothing moves, or "
-        "use another MPI library",
-        why);
+  if (const char* why = why_it_cannot_copy(cards, version)) {
+    if (!heap::let_nothing_move()) {
+      die_once_a_node(
+          "%s: memory that moves would lose data. Start with --large 1T --small off --static-data off, so that nothing moves, "
+          "or use another MPI library",
+          why);
+    }
+    if (!heap::user_lets_nothing_move()) {
+      tell_that_nothing_moves(why);
+    }
+  }
+  if (heap::nothing_moves()) {
+    return;
   }
   // Done before the program began; but it may have changed the environment since, and the library is known now.
   make_transports_copy(cards, pager::engine_serves_kernel(), library);

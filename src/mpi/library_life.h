@@ -4,6 +4,14 @@
 
 namespace headroom::mpi {
 
+/// Before the program begins, which may fetch the library's functions from the library's own handle and never come by a
+/// wrapper: makes transports of MPI libraries copy, or excludes them, in the environment. Lets nothing move where the library
+/// that is linked can do neither.
+void before_program();
+
+/// `function` is called when the program calls MPI_Abort, before the library does.
+void call_before_abort(void (*function)());
+
 /// Before the library's MPI_Init. `abi`: which of the interfaces; `version`: what MPI_Get_library_version says; `library`:
 /// where it lies.
 void before_init(const char* abi, const char* version, const char* library);

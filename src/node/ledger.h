@@ -273,7 +273,7 @@ struct Ledger {
   std::atomic<uint64_t> lost_at_ns;          // when a member ended without leaving; 0 = none did
   std::atomic<uint32_t> ended;               // 1: the process of a member has, in whatever way (lost_claims.h)
   std::atomic<uint32_t> reporter;            // 1: a member that fails or aborts the job writes the report; 2: it has written it
-  std::atomic<uint32_t> told_of_launcher;    // whether a member has said that the launcher is another MPI's
+  std::atomic<uint32_t> told_of_launcher;    // whether a member has said why none of the node's can run
   std::atomic<uint32_t> told_of_transports;  // 1: a member has warned of them, once a node; so for the next ones
   std::atomic<uint32_t> told_of_other_memory;
   std::atomic<uint32_t> told_of_full_storage;

@@ -26,7 +26,7 @@
 #include "heap/leaving.h"
 #include "heap/static_data.h"
 #include "mpi/absent_names.h"
-#include "mpi/core_functions.h"
+#include "mpi/library_life.h"
 #include "pager/pager.h"
 #include "preload/report.h"
 #include "sched/scheduler.h"
@@ -207,10 +207,10 @@ __attribute__((constructor)) void begin_process() {
   mpi::call_before_abort(end_by_abort);
   heap::how_to_leave = leave_node_at_once;
   mpi::hide_absent_names();
-  mpi::prepare_environment();
+  mpi::before_program();
   register_fork_handlers();
   heap::enable();
-  if (base::settings().static_data == base::StaticDataChoice::kAuto) {
+  if (base::settings().static_data == base::StaticDataChoice::kAuto && !heap::nothing_moves()) {
     heap::move_static_data();
   }
 }

@@ -127,6 +127,30 @@ def test_forced_abi_that_is_another(tmp_path):
     assert done.returncode == 2 and "which is mpich; leave --mpi out" in done.stderr
 
 
+@pytest.mark.parametrize("insists", [False, True], ids=["as it comes", "insists"])
+def test_nothing_moves_where_a_library_cannot_be_told_to_copy(insists, engine, tmp_path):
+    """An MPICH that says it is MVAPICH, on a node that seems to have a card: what it registers would be lost if it moved.
+    Nothing moves then, and messages are right and direct. A user who insists on memory that moves is told why not."""
+    need("root")
+    mpi = WHEELS[0]
+    library = (Path(mpi.mpiexec).parents[1] / "lib/libmpi.so.12").resolve()
+    (tmp_path / "libmpi").write_bytes(library.read_bytes().replace(b"MPICH Version:", b"MVAPICH Ver.:\t"))
+    card = f"mount -t tmpfs none /sys/class && mkdir -p /sys/class/cxi/cxi0 && mount --bind {tmp_path}/libmpi {library}"
+    before = ["unshare", "-m", "sh", "-c", f'{card} && exec "$@"', "sh", *mpi.command(2)]
+    program = compile_program(mpi, "out_of_core.c", "-DSTATIC_MIB=48")
+    settings = {"memory": "64M", "engine": engine} | ({"large": "1M"} if insists else {})
+    run = headroom_run([program, 48, 1], tmp_path, before=before, **settings)
+    why = "MVAPICH registers memory with this node's network cards, and was never seen to copy"
+    assert run.errors.count(why) == 1, run.errors
+    if insists:
+        assert run.status == 2 and "Start with --large 1T --small off --static-data off" in run.errors, run.errors
+        return
+    assert run.status == 0 and run.errors.count("so nothing moves to storage, as with --large 1T") == 1, run.errors
+    for counter in ("allocations", "static_bytes", "small_object_bytes", "bytes_written"):
+        assert run.total(counter) == 0, counter
+    assert run.total("messages_direct") > 0
+
+
 def test_wrong_launcher_is_explained(tmp_path):
     """N times rank 0 of 1: the launcher of another MPI. The other way round MPICH's own words would be that it is an
     "unsupported PMI version"."""

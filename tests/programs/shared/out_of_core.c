@@ -1,5 +1,5 @@
 /* Every rank fills, checks and exchanges arrays that together exceed the budget several times. Prints "wrong 0 checksum X".
-   usage: out_of_core MIB_PER_ARRAY ROUNDS */
+   usage: out_of_core MIB_PER_ARRAY ROUNDS; with STATIC_MIB it has so much static data, too, of which it uses a byte */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,11 +9,18 @@ static uint64_t value(uint64_t rank, uint64_t index, uint64_t round) {
   return (index + 1) * 0x9e3779b97f4a7c15u ^ (rank << 40) ^ round * 0x2545f4914f6cdd1du;
 }
 
+#ifdef STATIC_MIB
+static volatile char in_static_data[STATIC_MIB << 20];
+#endif
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+#ifdef STATIC_MIB
+  in_static_data[rank] = 1;
+#endif
   const uint64_t words = strtoull(argv[1], NULL, 10) << 17;
   const int rounds = atoi(argv[2]);
   uint64_t *mine = malloc(words * 8), *received = calloc(words, 8), wrong = 0, checksum = 0;
