@@ -5,6 +5,7 @@
 #include "pager/forked_children.h"
 #include "pager/huge_pages.h"
 #include "pager/present_pages.h"
+#include "pager/recent_places.h"
 #include "pager/single_pages.h"
 #include "pager/state.h"
 #include "pager/thin_blocks.h"
@@ -18,19 +19,10 @@ using trace::Counter;
 
 ThinBlocks thin_blocks;
 
-constexpr uint64_t kRecentBlocks = 4;  // several threads may walk
-constexpr uint64_t kNear = 4;          // blocks: what is read ahead of it does not fault
-uint64_t recent_blocks[kRecentBlocks] = {};
-uint64_t recent_at = 0;
+constexpr uint64_t kNear = 4;  // blocks: what is read ahead of a walk does not fault
+RecentPlaces recent_blocks;
 
-/// Whether a block near it was visited a moment ago.
-bool is_walked_to(uint64_t block) {
-  bool beside = false;
-  for (const uint64_t recent : recent_blocks) {
-    beside = beside || (recent != block && recent + kNear >= block && block + kNear >= recent);
-  }
-  return beside;
-}
+bool is_walked_to(uint64_t block) { return recent_blocks.has_near(block, kNear); }
 
 void make_whole(uint64_t block) {
   // All of the view is taken away, so that from now on the block's word says what is mapped.
@@ -45,11 +37,7 @@ void make_whole(uint64_t block) {
 
 bool open_divided_blocks(uint64_t blocks) { return thin_blocks.open(blocks); }
 
-void note_visited_block(uint64_t block) {
-  if (recent_blocks[(recent_at + kRecentBlocks - 1) % kRecentBlocks] != block) {
-    recent_blocks[recent_at++ % kRecentBlocks] = block;
-  }
-}
+void note_visited_block(uint64_t block) { recent_blocks.note(block); }
 
 bool divide_if_worth(uint64_t block) {
   const bool is_allowed = state.engine->kind() != base::EngineChoice::kSigsegv &&  // it cannot map single pages
@@ -94,10 +82,14 @@ bool join_if_worth(uint64_t block, uint32_t page) {
   return false;
 }
 
-bool join_if_used(uint64_t block) {
+bool join_unless_thin(uint64_t block) {
   const int used = __builtin_popcountll(pages_of(block).present & ~pages_of(block).hidden);
+  const bool is_cut_short = state.idle.load(std::memory_order_relaxed);
   if (ThinBlocks::is_thin(used)) {
-    return false;
+    if (is_cut_short) {
+      make_whole(block);
+    }
+    return is_cut_short;
   }
   thin_blocks.note_used(block, used);
   make_whole(block);

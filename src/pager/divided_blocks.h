@@ -29,9 +29,9 @@ void forget_thin_blocks(uint64_t first, uint64_t count);
 /// An access comes to that page of a block in state SINGLE_PAGES (kWholeBlock: to all of it). Makes the block whole again, with
 /// no access to it, if nothing of it is missing and it is better whole: it is to be held, or gone over in order. False if not.
 bool join_if_worth(uint64_t block, uint32_t page);
-/// The search for room has come to a block that is surveyed. Makes it whole again, as above, if many of its pages were used;
-/// false if few were: these are to stay, the others to leave.
-bool join_if_used(uint64_t block);
+/// The search for room has come to a block that is surveyed. Makes it whole again, as above, if many of its pages were used, or
+/// if the rank waits, which cuts the survey short; false if few were: these are to stay, the others to leave.
+bool join_unless_thin(uint64_t block);
 /// The survey of the block has ended: these were used, and the others leave.
 void note_thin(uint64_t block, uint64_t used);
 /// So many pages of a block that has come page by page are in memory that it is filled.

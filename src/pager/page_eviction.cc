@@ -116,7 +116,7 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
   }
   note_uses(block);
   const bool surveyed = pages.surveyed;
-  if (surveyed && join_if_used(block)) {
+  if (surveyed && join_unless_thin(block)) {
     some_are_used = true;
     return 0;
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "pager/recent_places.h"
 #include "pager/shares.h"
 #include "pager/single_pages.h"
 #include "pager/state.h"
@@ -26,7 +27,6 @@ constexpr uint32_t kKnownTurns = 16;    // so long it is remembered that blocks 
 constexpr uint64_t kFewJumps = 8;       // to one in so many of the blocks that are here
 constexpr uint64_t kAskedAgain = 8;     // one block in so many
 constexpr uint64_t kWholeAhead = 32;    // blocks
-constexpr int kRecent = 4;              // pages that were asked for last: several threads may read in order
 
 /// Of a block: the pages that were read alone in that turn, the last turn in which these were many, the last one in which the
 /// block was read as a whole instead, and the page that was read alone last, and whether it was the one behind that before.
@@ -52,8 +52,7 @@ bool room_is_wanted = false;
 int sparse_faults = 0;  // so many on storage are expected to be those of sparse readers
 int sure = kLeastSure;
 uint64_t computed_ns = 0;  // at the last fault on storage
-uint64_t recent_pages[kRecent] = {};
-uint64_t recent_at = 0;
+RecentPlaces recent_pages;
 
 uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
 
@@ -108,15 +107,8 @@ bool open_random_access(uint64_t blocks) {
 
 bool note_asked_page(uint64_t block, uint32_t page) {
   const uint64_t number = block * (kBlockBytes / kPageBytes) + page;
-  bool beside = false;
-  bool asked = false;  // it waits, and this is another try
-  for (const uint64_t recent : recent_pages) {
-    beside = beside || recent + 1 == number || recent == number + 1;
-    asked = asked || recent == number;
-  }
-  if (!asked) {
-    recent_pages[recent_at++ % kRecent] = number;
-  }
+  const bool beside = recent_pages.has_near(number, 1);
+  recent_pages.note(number);
   return beside;
 }
 

@@ -116,6 +116,24 @@ TEST_P(DividedBlocks, WhatWasKnownGoesWithTheContent) {
   EXPECT_FALSE(is_expected_thin(array_->index_of(number)));
 }
 
+TEST_P(DividedBlocks, OneThatIsWalkedToIsNotExpectedThin) {
+  use_few_pages_until([this](uint64_t used) {
+    const uint64_t index = array_->index_of(used);
+    return index % kBlocksOfGroup != 0 && is_expected_thin(index) && !is_expected_thin(index - 1);
+  });
+}
+
+TEST_P(DividedBlocks, ASurveyIsCutShortWhereTheRankWaits) {
+  const uint64_t number = divided_block();
+  const uint64_t index = array_->index_of(number);
+  EXPECT_FALSE(join_unless_thin(index));  // the pager's thread sleeps meanwhile: nothing faults
+  state.idle.store(true);
+  EXPECT_TRUE(join_unless_thin(index));
+  state.idle.store(false);
+  EXPECT_EQ(array_->state_of(number), arena::kResident);
+  expect_content();
+}
+
 INSTANTIATE_TEST_SUITE_P(Engines, DividedBlocks, testing::Values("userfaultfd", "userfaultfd-user"), [](const auto& instance) {
   std::string engine = instance.param;
   std::erase(engine, '-');
