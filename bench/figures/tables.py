@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import chain, groupby
 
+from headroom.bench.paging import is_counted
+
 Row = dict
 KIB, MIB = 1 << 10, 1 << 20
 NAMES = {"openmpi": "Open MPI", "mpich": "MPICH"}
@@ -38,7 +40,7 @@ def speed(row: Row, side: str) -> str:
     seconds = row["seconds"][side]
     if row["phase"].startswith("objects"):
         return f"{row['bytes'] / 8e6 / seconds:.0f} M/s"
-    per, unit = (8000, " k/s") if row["phase"].startswith("random") else (MIB, "")
+    per, unit = (8000, " k/s") if is_counted(row["phase"]) else (MIB, "")
     return f"{row['bytes'] / per / seconds:.0f}{unit}"
 
 

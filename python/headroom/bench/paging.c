@@ -5,12 +5,14 @@
  *
  * Phases: touch read write update backward strided in-step columns, one pass over the array each; random-read:N and
  * random-update:N, N words at random in each rank; random-hot-read:N and random-hot-update:N, four of five of these in every
- * fifth page; objects-...:N, small objects beside the array (objects.h). Content is checked: word i is i * kStep + version, so
- * a pass knows the sum that it must find. Prints "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest
+ * fifth page; random-zipf-read:N and random-zipf-update:N, of pieces of 1 KiB the k-th with a probability of 1/k; objects-...:N,
+ * small objects beside the array (objects.h); hash-...:N and tree-...:N, structures in it (structures.h). Content is checked:
+ * word i is i * kStep + version, so a pass knows the sum that it must find. Prints "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest
  * rank; of all; the last two under Headroom, else 0). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <headroom/headroom.h>
+#include <math.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -21,8 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kPageWords = 512, kStridePages = 16, kMostDepth = 16 };
-static const uint64_t kStep = 2654435761u;
+enum { kPageWords = 512, kStridePages = 16, kPieceWords = 128, kMostDepth = 16 };
+static const uint64_t kStep = 2654435761u, kScatter = 1000003; /* the latter is a prime */
 
 static uint64_t* array;
 static uint64_t words, version;
@@ -126,34 +128,48 @@ static void read_columns(void) {
   must_be(sum);
 }
 
-/* A word of the array; `hot`: mostly one of every fifth page. */
-static uint64_t next_word(uint64_t* state, int hot) {
-  if (!hot || next_random(state) % 5 == 0) {
+enum spread { kUniform, kHot, kZipf };
+
+/* A piece of 1 KiB, the k-th with a probability of 1/k, wherever the k-th may lie; and one of its words. */
+static uint64_t next_zipf_word(uint64_t* state) {
+  const uint64_t pieces = words / kPieceWords;
+  const double fraction = (double)(next_random(state) >> 11) * 0x1p-53;
+  const uint64_t popularity = (uint64_t)exp(fraction * log((double)pieces));
+  return popularity * kScatter % pieces * kPieceWords + next_random(state) % kPieceWords;
+}
+
+/* A word of the array; kHot: mostly one of every fifth page. */
+static uint64_t next_word(uint64_t* state, enum spread spread) {
+  if (spread == kZipf) {
+    return next_zipf_word(state);
+  }
+  if (spread == kUniform || next_random(state) % 5 == 0) {
     return next_random(state) % words;
   }
   const uint64_t hot_pages = words / kPageWords / 5;
   return next_random(state) % hot_pages * 5 * kPageWords + next_random(state) % kPageWords;
 }
 
-static void read_random(uint64_t count, uint64_t seed, int hot) {
+static void read_random(uint64_t count, uint64_t seed, enum spread spread) {
   for (uint64_t each = 0; each < count; ++each) {
-    const uint64_t i = next_word(&seed, hot);
+    const uint64_t i = next_word(&seed, spread);
     wrong |= array[i] != i * kStep + version;
   }
 }
 
 /* The second half undoes what the first has done, so that the array is as it was. */
-static void update_random(uint64_t count, uint64_t seed, int hot) {
+static void update_random(uint64_t count, uint64_t seed, enum spread spread) {
   for (int half = 0; half < 2; ++half) {
     uint64_t state = seed;
     for (uint64_t each = 0; each < count / 2; ++each) {
-      const uint64_t i = next_word(&state, hot);
+      const uint64_t i = next_word(&state, spread);
       array[i] ^= i | 1;
     }
   }
 }
 
 #include "objects.h"
+#include "structures.h"
 
 /* Bytes of the array that the phase goes over, or eight for each word that it uses or thing that it does with an object. */
 static uint64_t run_phase(const char* phase, uint64_t seed) {
@@ -161,7 +177,8 @@ static uint64_t run_phase(const char* phase, uint64_t seed) {
     const char* name;
     void (*run)(void);
   } passes[] = {{"touch", overwrite},        {"write", overwrite},      {"read", read_all},        {"update", update},
-                {"backward", read_backward}, {"strided", read_strided}, {"in-step", read_in_step}, {"columns", read_columns}};
+                {"backward", read_backward}, {"strided", read_strided}, {"in-step", read_in_step}, {"columns", read_columns},
+                {"tree-build", build_tree}};
   for (size_t each = 0; each < sizeof passes / sizeof *passes; ++each) {
     if (strcmp(phase, passes[each].name) == 0) {
       passes[each].run();
@@ -171,13 +188,25 @@ static uint64_t run_phase(const char* phase, uint64_t seed) {
   const char* colon = strchr(phase, ':');
   const uint64_t count = colon != NULL ? strtoull(colon + 1, NULL, 10) : 0;
   if (count > 0 && strncmp(phase, "random-read:", 12) == 0) {
-    read_random(count, seed, 0);
+    read_random(count, seed, kUniform);
   } else if (count > 0 && strncmp(phase, "random-update:", 14) == 0) {
-    update_random(count, seed, 0);
+    update_random(count, seed, kUniform);
   } else if (count > 0 && strncmp(phase, "random-hot-read:", 16) == 0) {
-    read_random(count, seed, 1);
+    read_random(count, seed, kHot);
   } else if (count > 0 && strncmp(phase, "random-hot-update:", 18) == 0) {
-    update_random(count, seed, 1);
+    update_random(count, seed, kHot);
+  } else if (count > 0 && strncmp(phase, "random-zipf-read:", 17) == 0) {
+    read_random(count, seed, kZipf);
+  } else if (count > 0 && strncmp(phase, "random-zipf-update:", 19) == 0) {
+    update_random(count, seed, kZipf);
+  } else if (count > 0 && strncmp(phase, "hash-insert:", 12) == 0) {
+    return 8 * insert_entries(count);
+  } else if (count > 0 && strncmp(phase, "hash-find:", 10) == 0) {
+    return 8 * find_entries(count, seed);
+  } else if (count > 0 && strncmp(phase, "tree-find:", 10) == 0) {
+    return 8 * find_keys(count, seed);
+  } else if (count > 0 && strncmp(phase, "tree-update:", 12) == 0) {
+    return 8 * update_keys(count, seed);
   } else if (count > 0 && strncmp(phase, "objects-tree:", 13) == 0) {
     return 8 * use_tree(count);
   } else if (count > 0 && strncmp(phase, "objects-lists:", 14) == 0) {
@@ -203,7 +232,7 @@ static int run_phases(int count, char** phases, uint64_t mib) {
   int rank = 0, all_wrong = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   words = mib << 17;
-  array = malloc(words * 8);
+  array = calloc(words, 8);
   if (array == NULL) {
     fprintf(stderr, "paging: no memory for %llu MiB\n", (unsigned long long)mib);
     MPI_Abort(MPI_COMM_WORLD, 2);

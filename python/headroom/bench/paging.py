@@ -97,13 +97,18 @@ def disk_speeds(program: Path, folder: str, environment: dict[str, str]) -> dict
     return {name: float(value) for name, value in (line.split("\t") for line in text.splitlines())}
 
 
+def is_counted(phase: str) -> bool:
+    """Whether the phase is a number of accesses, and not a pass over all of the array."""
+    return phase.startswith(("random", "objects", "hash", "tree")) and phase != "tree-build"
+
+
 def bound_of(group: Group, phase: str, disk: dict[str, float]) -> tuple[float | None, float | None]:
     """Seconds that the disk needs, and MiB that must be read, if each pass finds all of the budget in memory."""
     missing = group.ranks * group.mib - group.budget
     kind = phase.split(",")[0]
-    if missing <= 0 or kind.startswith(("random", "objects")) or kind in ("strided", "columns"):
+    if missing <= 0 or is_counted(kind) or kind in ("strided", "columns"):
         return None, None
-    if kind == "touch":
+    if kind in ("touch", "tree-build"):
         return missing / disk["first"], 0
     if kind == "read" and "first" not in phase:
         return missing / disk["read"], missing
@@ -267,7 +272,7 @@ def speed_of(row: Row, side: str) -> str:
     if row.phase.startswith("objects"):
         return f"{row.bytes / 8e6 / seconds:.1f} M/s"
     return (
-        f"{row.bytes / 8000 / seconds:.1f} k/s" if row.phase.startswith("random") else f"{row.bytes / MIB / seconds:.0f} MiB/s"
+        f"{row.bytes / 8000 / seconds:.1f} k/s" if is_counted(row.phase) else f"{row.bytes / MIB / seconds:.0f} MiB/s"
     )
 
 

@@ -44,8 +44,10 @@ GROUPS = {
         96,
         48,
         [
+            *["hash-insert:20000", "hash-find:2000"],  # into memory that is zero
             *["touch", "read", "read", "update", "random-read:2000"],
             *["objects-tree:5000", "objects-lists:5000", "objects-threads:5000"],
+            *["random-zipf-read:2000", "random-zipf-update:2000", "tree-build", "tree-find:2000", "tree-update:2000"],
         ],
         "twice the budget",
     ),
@@ -64,6 +66,13 @@ GROUPS = {
     ),
     "hot and cold": Group(
         1, 768, 256, ["touch", *["random-hot-read:300000"] * 4, *["random-hot-update:200000"] * 3], "three times the budget"
+    ),
+    "hash table": Group(1, 768, 256, ["hash-insert:200000", *["hash-find:60000"] * 3], "three times the budget"),
+    "b-tree": Group(
+        1, 768, 256, ["tree-build", *["tree-find:60000"] * 3, *["tree-update:60000"] * 3], "three times the budget"
+    ),
+    "zipf": Group(
+        1, 768, 256, ["touch", *["random-zipf-read:200000"] * 3, *["random-zipf-update:200000"] * 3], "three times the budget"
     ),
     "pagerank": Group(4, 256, 384, ["pagerank"], "three times the budget"),
     "pagerank of 16": Group(16, 64, 512, ["pagerank"], "three times the budget"),

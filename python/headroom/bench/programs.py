@@ -46,7 +46,7 @@ def compile_program(prefix: Path, source: Path, folder: Path, libraries: list[st
         raise Refused(f"{compiler} is not there: --mpi names a folder with bin/mpicc and bin/mpiexec")
     # Headroom's headers, where it is installed or in the source tree.
     headers = [f"-I{place}" for place in (Path(library_path()).parents[1] / "include", source.parents[3] / "include")]
-    command = [compiler, "-O2", "-pthread", *headers, "-o", program, source, *(libraries or [])]
+    command = [compiler, "-O2", "-pthread", *headers, "-o", program, source, *(libraries or []), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise click.ClickException(f"{compiler} failed (is a C compiler installed?):\n{done.stderr}")
