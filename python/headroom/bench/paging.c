@@ -5,10 +5,11 @@
  *
  * Phases: touch read write update backward strided in-step columns, one pass over the array each; random-read:N and
  * random-update:N, N words at random in each rank; random-hot-read:N and random-hot-update:N, four of five of these in every
- * fifth page; random-zipf-read:N and random-zipf-update:N, of pieces of 1 KiB the k-th with a probability of 1/k; objects-...:N,
- * small objects beside the array (objects.h); hash-...:N and tree-...:N, structures in it (structures.h). Content is checked:
- * word i is i * kStep + version, so a pass knows the sum that it must find. Prints "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest
- * rank; of all; the last two under Headroom, else 0). */
+ * fifth page; random-zipf-read:N and random-zipf-update:N, of pieces of 1 KiB the k-th with a probability of 1/k;
+ * objects-...:N, small objects beside the array (objects.h); hash-...:N and tree-...:N, structures in it (structures.h).
+ * Content is checked: word i is i * kStep + version, so a pass knows the sum that it must find. Prints
+ * "PHASE<tab>seconds<tab>bytes<tab>MiB read<tab>MiB written" (of the slowest rank; of all; the last two under Headroom, else
+ * 0). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <headroom/headroom.h>
@@ -176,9 +177,9 @@ static uint64_t run_phase(const char* phase, uint64_t seed) {
   static const struct {
     const char* name;
     void (*run)(void);
-  } passes[] = {{"touch", overwrite},        {"write", overwrite},      {"read", read_all},        {"update", update},
-                {"backward", read_backward}, {"strided", read_strided}, {"in-step", read_in_step}, {"columns", read_columns},
-                {"tree-build", build_tree}};
+  } passes[] = {{"touch", overwrite},      {"write", overwrite},        {"read", read_all},
+                {"update", update},        {"backward", read_backward}, {"strided", read_strided},
+                {"in-step", read_in_step}, {"columns", read_columns},   {"tree-build", build_tree}};
   for (size_t each = 0; each < sizeof passes / sizeof *passes; ++each) {
     if (strcmp(phase, passes[each].name) == 0) {
       passes[each].run();

@@ -271,9 +271,7 @@ def speed_of(row: Row, side: str) -> str:
     seconds = row.seconds[side]
     if row.phase.startswith("objects"):
         return f"{row.bytes / 8e6 / seconds:.1f} M/s"
-    return (
-        f"{row.bytes / 8000 / seconds:.1f} k/s" if is_counted(row.phase) else f"{row.bytes / MIB / seconds:.0f} MiB/s"
-    )
+    return f"{row.bytes / 8000 / seconds:.1f} k/s" if is_counted(row.phase) else f"{row.bytes / MIB / seconds:.0f} MiB/s"
 
 
 def show(rows: list[Row]) -> None:
