@@ -3,7 +3,8 @@
 // Order matters. First the engine watches the views, so that a page that is touched for the first time from now on is
 // noticed; then the populated pages are listed (by the memfd's own map of data and holes: nothing is read, nothing faults);
 // then the reservation shrinks to what is resident. Every block that is populated counts as dirty: nobody watched it before.
-// A partly populated block is filled up with zeros, so that "resident" always means the whole block.
+// A partly populated block is filled up with zeros, so that "resident" always means the whole block; one with few pages becomes
+// a hollow block (hollow_blocks.h).
 #include "pager/arming.h"
 
 #include <errno.h>
@@ -13,8 +14,10 @@
 
 #include "base/log.h"
 #include "pager/first_touch.h"
+#include "pager/hollow_blocks.h"
 #include "pager/huge_pages.h"
 #include "pager/other_memory.h"
+#include "pager/present_pages.h"
 #include "pager/state.h"
 #include "pager/touched.h"
 #include "trace/recorder.h"
@@ -54,7 +57,9 @@ void cover_views(uint64_t from, uint64_t to) {
   cover_view(begin, to);
 }
 
-void list_resident(uint64_t first, uint64_t count) {
+/// Returns the bytes of memory that were listed and were not before; so do the next ones.
+int64_t list_resident(uint64_t first, uint64_t count) {
+  int64_t bytes = 0;
   for (uint64_t block = first; block < first + count; ++block) {
     const uint64_t word = word_of(block).load(std::memory_order_relaxed);
     if (state_of(word) != kFresh) {
@@ -65,6 +70,7 @@ void list_resident(uint64_t first, uint64_t count) {
     }
     word_of(block).fetch_or(kResident | kDirty, std::memory_order_acq_rel);
     state.resident.loaded(block);
+    bytes += static_cast<int64_t>(kBlockBytes);
   }
   for (uint64_t block = first; block < first + count;) {
     uint64_t run = 1;
@@ -81,35 +87,75 @@ void list_resident(uint64_t first, uint64_t count) {
     }
     block += run;
   }
+  return bytes;
+}
+
+/// Where the first populated bytes of [from, to) begin and end; false if there are none.
+bool find_populated(uint64_t from, uint64_t to, uint64_t& begin, uint64_t& end) {
+  const long data = base::system_call(SYS_lseek, state.partition->descriptor, from, 3 /* SEEK_DATA */);
+  if (base::is_error(data) || static_cast<uint64_t>(data) >= to) {
+    return false;
+  }
+  const long hole = base::system_call(SYS_lseek, state.partition->descriptor, data, 4 /* SEEK_HOLE */);
+  begin = static_cast<uint64_t>(data);
+  end = base::is_error(hole) ? to : std::min(static_cast<uint64_t>(hole), to);
+  return true;
+}
+
+uint64_t populated_pages(uint64_t block) {
+  uint64_t found = 0;
+  uint64_t begin = 0;
+  const uint64_t to = (block + 1) * kBlockBytes;
+  for (uint64_t end = block * kBlockBytes; find_populated(end, to, begin, end);) {
+    for (uint64_t at = begin; at < end; at += kPageBytes) {
+      found |= bit_of(static_cast<uint32_t>(at % kBlockBytes / kPageBytes));
+    }
+  }
+  return found;
+}
+
+/// Lists a block of which a part is populated.
+int64_t list_partly_populated(uint64_t block) {
+  const uint64_t populated = populated_pages(block);
+  return list_as_hollow(block, populated) ? bytes_of(populated) : list_resident(block, 1);
 }
 
 /// Lists the blocks of [from, to) that have a populated page.
-void list_populated(uint64_t from, uint64_t to) {
-  uint64_t at = from;
-  while (at < to) {
-    const long data = base::system_call(SYS_lseek, state.partition->descriptor, at, 3 /* SEEK_DATA */);
-    if (base::is_error(data) || static_cast<uint64_t>(data) >= to) {
-      return;
+int64_t list_populated(uint64_t from, uint64_t to) {
+  int64_t bytes = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  for (uint64_t at = from; at < to && find_populated(at, to, begin, end);) {
+    uint64_t first = block_of(begin);
+    if (begin % kBlockBytes != 0 || end < (first + 1) * kBlockBytes) {
+      bytes += list_partly_populated(first);
+      ++first;
     }
-    const long hole = base::system_call(SYS_lseek, state.partition->descriptor, data, 4 /* SEEK_HOLE */);
-    const uint64_t end = base::is_error(hole) ? to : static_cast<uint64_t>(hole);
-    const uint64_t first = block_of(static_cast<uint64_t>(data));
-    const uint64_t last = block_of(std::min(end, to) - 1);
-    list_resident(first, last - first + 1);
-    at = (last + 1) * kBlockBytes;
+    const uint64_t past = std::max(block_of(end), first);
+    if (past > first) {
+      bytes += list_resident(first, past - first);
+    }
+    at = std::max(past * kBlockBytes, end);
+    if (at % kBlockBytes != 0) {  // another one begins
+      bytes += list_partly_populated(block_of(at));
+      at = (block_of(at) + 1) * kBlockBytes;
+    }
   }
+  return bytes;
 }
 
 /// Lists the blocks that the kernel, or a peer, may be at work on, so that no page of them is missing. A thread that holds from
 /// now on waits until this process is armed. Runs before list_populated(), which finds the blocks that a holder has written and
 /// let go of meanwhile.
-void list_held() {
+int64_t list_held() {
+  int64_t bytes = 0;
   const uint64_t committed = state.partition->committed.load(std::memory_order_relaxed);
   for (uint64_t block = 0; block < committed / kBlockBytes; ++block) {
     if ((word_of(block).load(std::memory_order_acquire) & kHoldMask) != 0) {
-      list_resident(block, 1);
+      bytes += list_resident(block, 1);
     }
   }
+  return bytes;
 }
 
 void watch_static_region(const StaticRegion& region) {
@@ -133,9 +179,7 @@ void watch_static_region(const StaticRegion& region) {
 void cover_static_region(int index) {
   const StaticRegion& region = state.partition->static_regions[index];
   watch_static_region(region);
-  const uint64_t before = state.resident.count();
-  list_populated(region.offset, region.offset + region.bytes);
-  const auto bytes = static_cast<int64_t>((state.resident.count() - before) * kBlockBytes);
+  const int64_t bytes = list_populated(region.offset, region.offset + region.bytes);
   // The content is there already, so its room is taken whether or not it is free; pump() then evicts the excess.
   node::take(*state.session->ledger, *state.session->self, bytes);
   count_touched();
@@ -157,8 +201,9 @@ void arm(int64_t claimed_bytes) {
   // A peer that holds blocks and does not see this is seen by list_held() (direct/peer_hold.cc).
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool rights_are_watched = state.engine->kind() == base::EngineChoice::kSigsegv;
+  int64_t resident = 0;
   if (rights_are_watched) {
-    list_held();  // before rights are taken away
+    resident += list_held();  // before rights are taken away
   }
   cover_new_memory();
   const int regions = state.partition->static_region_count.load(std::memory_order_relaxed);
@@ -166,10 +211,9 @@ void arm(int64_t claimed_bytes) {
     watch_static_region(state.partition->static_regions[index]);
   }
   if (!rights_are_watched) {
-    list_held();
+    resident += list_held();
   }
-  list_populated(0, state.partition->committed.load(std::memory_order_relaxed));
-  const auto resident = static_cast<int64_t>(state.resident.count() * kBlockBytes);
+  resident += list_populated(0, state.partition->committed.load(std::memory_order_relaxed));
   node::Member& self = *state.session->self;
   state.armed = true;
   node::release(*state.session->ledger, self, claimed_bytes - resident);

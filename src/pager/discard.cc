@@ -17,6 +17,7 @@
 #include "pager/present_pages.h"
 #include "pager/state.h"
 #include "pager/touched.h"
+#include "pager/untouched_pages.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -63,6 +64,7 @@ void forget_content(uint64_t first, uint64_t count, bool resident_too) {
       state.engine->protect(view_of_block(*state.partition, block));
     }
     if (make_transition(word_of(block), [=](uint64_t word) { return next::forget_content(word, resident_too); })) {
+      forget_untouched_pages(block, 1);
       trace::count(Counter::kBlocksForgotten);
     } else if (was_writable) {
       state.engine->unprotect(view_of_block(*state.partition, block));  // it is held by now
@@ -78,6 +80,7 @@ void discard(uint64_t first, uint64_t count) {
     wait_until_at_rest(block);
     if (state_of(word.load(std::memory_order_relaxed)) == kFresh && (word.load(std::memory_order_relaxed) & kPinned) == 0) {
       state.resident.forget(block);
+      forget_untouched_pages(block, 1);
       continue;
     }
     wait_until_may_write(block);
@@ -102,6 +105,7 @@ void discard(uint64_t first, uint64_t count) {
       node::release(*state.session->ledger, *state.session->self, kBlockBytes);
     }
     state.resident.forget(block);
+    forget_untouched_pages(block, 1);
   }
   count_touched();
 }

@@ -24,7 +24,9 @@ RecentPlaces recent_blocks;
 
 bool is_walked_to(uint64_t block) { return recent_blocks.has_near(block, kNear); }
 
-void make_whole(uint64_t block) {
+}  // namespace
+
+void make_whole_again(uint64_t block) {
   // All of the view is taken away, so that from now on the block's word says what is mapped.
   state.engine->hide(view_of_block(*state.partition, block));
   const uint64_t dirty = pages_of(block).dirty != 0 ? kDirty : 0;
@@ -32,8 +34,6 @@ void make_whole(uint64_t block) {
   set_state(block, 0, kResident | dirty);
   state.resident.visited(block);
 }
-
-}  // namespace
 
 bool open_divided_blocks(uint64_t blocks) { return thin_blocks.open(blocks); }
 
@@ -76,7 +76,7 @@ bool join_if_worth(uint64_t block, uint32_t page) {
     thin_blocks.note_used(block, static_cast<int>(kPagesOfBlock));
   }
   if (in_order || page == kWholeBlock) {
-    make_whole(block);
+    make_whole_again(block);
     return true;
   }
   return false;
@@ -87,12 +87,12 @@ bool join_unless_thin(uint64_t block) {
   const bool is_cut_short = state.idle.load(std::memory_order_relaxed);
   if (ThinBlocks::is_thin(used)) {
     if (is_cut_short) {
-      make_whole(block);
+      make_whole_again(block);
     }
     return is_cut_short;
   }
   thin_blocks.note_used(block, used);
-  make_whole(block);
+  make_whole_again(block);
   return true;
 }
 

@@ -36,6 +36,8 @@ bool join_unless_thin(uint64_t block);
 void note_thin(uint64_t block, uint64_t used);
 /// So many pages of a block that has come page by page are in memory that it is filled.
 void note_filled(uint64_t block, uint64_t present);
+/// Makes a block in state SINGLE_PAGES whole, of which nothing is missing and no page moves; the program has no access to it.
+void make_whole_again(uint64_t block);
 /// A block in state SINGLE_PAGES of which nothing is missing is whole again, if no page of it moves.
 void join_if_all_are_here(uint64_t block);
 

@@ -9,6 +9,7 @@
 #include "pager/forked_children.h"
 #include "pager/page_eviction.h"
 #include "pager/placing.h"
+#include "pager/present_pages.h"
 #include "pager/read_buffers.h"
 #include "pager/serving.h"
 #include "pager/single_pages.h"
@@ -17,6 +18,7 @@
 #include "pager/store_speed.h"
 #include "pager/streams.h"
 #include "pager/transfer_tags.h"
+#include "pager/untouched_pages.h"
 #include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 
@@ -87,6 +89,12 @@ void act_on(const Completion& done) {
   const uint64_t unit = kind == TransferKind::kPages ? kPageBytes : kBlockBytes;
   const uint64_t bytes = count * unit;
   const auto page = static_cast<uint32_t>(number % kPagesOfBlock);
+  if (done.write) {
+    note_storage_written(kind == TransferKind::kPages ? number / kPagesOfBlock : number,
+                         kind == TransferKind::kPages ? 1 : count);
+    kind == TransferKind::kPages ? note_written_pages(number / kPagesOfBlock, 1, run_of_pages(page, count))
+                                 : note_written_pages(number, count, kAllPages);
+  }
   if (done.write && is_lack_of_room(done.error)) {
     note_lack_of_store_room(number * unit, done.error);
     kind == TransferKind::kPages ? page_write_lacked_room(number / kPagesOfBlock, page, count)
@@ -105,7 +113,7 @@ void act_on(const Completion& done) {
   if (!done.write && !is_right(kind, number, bytes, buffer)) {
     die_of_damage(bytes);
   }
-  trace::count(done.write ? Counter::kBytesWritten : Counter::kBytesRead, bytes);
+  trace::count(done.write ? Counter::kBytesWritten : Counter::kBytesRead, done.write ? bytes : take_bytes_from_disk(bytes));
   if (kind == TransferKind::kPages && done.write) {
     page_write_done(number / kPagesOfBlock);
   } else if (kind == TransferKind::kPages) {

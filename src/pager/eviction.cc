@@ -13,12 +13,15 @@
 #include "pager/block_words.h"
 #include "pager/divided_blocks.h"
 #include "pager/forked_children.h"
+#include "pager/hollow_blocks.h"
 #include "pager/huge_pages.h"
 #include "pager/page_eviction.h"
+#include "pager/present_pages.h"
 #include "pager/room.h"
 #include "pager/state.h"
 #include "pager/store_room.h"
 #include "pager/transfers.h"
+#include "pager/untouched_pages.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -28,10 +31,8 @@ using namespace arena;
 using trace::Counter;
 
 bool is_all_zero(uint64_t block) {
-  const auto* words = reinterpret_cast<const uint64_t*>(state.partition->alias + block * kBlockBytes);
-  for (uint64_t index = 0; index < kBlockBytes / sizeof(uint64_t); index += 8) {
-    if ((words[index] | words[index + 1] | words[index + 2] | words[index + 3] | words[index + 4] | words[index + 5] |
-         words[index + 6] | words[index + 7]) != 0) {
+  for (uint32_t page = 0; page < kPagesOfBlock; ++page) {
+    if (!is_zero_page(block, page)) {
       return false;
     }
   }
@@ -46,6 +47,9 @@ bool leave(uint64_t block, BlockState from, bool zero) {
     return false;
   }
   const bool stored = (before & kHasCopy) != 0 && !zero;
+  if (!stored) {
+    forget_untouched_pages(block, 1);  // what storage has there counts no more
+  }
   trace::count(stored ? Counter::kBlocksEvicted : Counter::kBlocksZero);
   trace::count(Counter::kBlocksTwiceOut, stored && (before & (kOutOnce | kOutTwice)) == kOutOnce ? 1 : 0);
   return true;
@@ -165,7 +169,7 @@ int64_t write_out(uint64_t block) {
     count = 1;
   }
   for (uint64_t begun = 0; begun < count; ++begun) {
-    if (!begin_write(block + begun)) {
+    if ((begun > 0 && looks_hollow(block + begun)) || !begin_write(block + begun)) {
       count = begun;
     }
   }
@@ -222,7 +226,7 @@ struct Found {
 
 /// Evicts what can leave now. `used`: pages that were used lately, too.
 int64_t evict_now(int64_t bytes, Found& found, bool used) {
-  int64_t leaving = 0;
+  int64_t leaving = hollow_out_others(bytes);
   uint64_t to_look_at = state.resident.count();
   state.resident.begin_looking();
   while (leaving < bytes && to_look_at-- > 0) {
@@ -252,7 +256,15 @@ int64_t evict_now(int64_t bytes, Found& found, bool used) {
     if (store_is_full_of_work()) {
       break;
     }
+    const int64_t hollowed = looks_hollow(block) ? hollow_out(block) : 0;
+    if (hollowed > 0) {
+      leaving += hollowed;
+      continue;
+    }
     const int64_t written = (word & kHoldMask) == 0 ? write_out(block) : 0;
+    if (written > 0 && (word & kHasCopy) == 0 && state_of(word_of(block).load(std::memory_order_relaxed)) == kWriting) {
+      note_not_hollow();
+    }
     if (written == 0 && state.resident.next_victim() == block) {
       found.without_room = (word & kHoldMask) == 0 && !find_store_room(block * kBlockBytes) ? block : found.without_room;
       state.resident.move_behind_others(block);  // held, or there is no room for it on storage

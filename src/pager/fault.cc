@@ -16,6 +16,7 @@
 #include "pager/divided_blocks.h"
 #include "pager/fatal_errors.h"
 #include "pager/fork_copies.h"
+#include "pager/hollow_blocks.h"
 #include "pager/page_table.h"
 #include "pager/present_pages.h"
 #include "pager/random_access.h"
@@ -30,6 +31,7 @@
 #include "pager/touched.h"
 #include "pager/transfers.h"
 #include "pager/turns.h"
+#include "pager/untouched_pages.h"
 #include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 #include "trace/labels.h"
@@ -126,9 +128,13 @@ void touch_ahead(uint64_t block, bool write) {
   state.waits_for_others = waited && state.waits_for_others;  // nobody waits for these
 }
 
-bool serve_fresh(uint64_t block, bool write) {
+bool serve_fresh(uint64_t block, bool write, uint32_t page) {
   if (write && !give_children_copies(block)) {
     return false;  // it was dropped as zero since a fork
+  }
+  if (page != kWholeBlock && new_blocks_are_hollow() && begin_without_pages(block)) {
+    trace::count(Counter::kFaultsFresh);
+    return serve_page(block, page, write);
   }
   if (!take_room_for_one()) {
     return false;
@@ -205,8 +211,14 @@ bool serve_resident(uint64_t block, bool write, uint32_t page, uint64_t word) {
   return true;
 }
 
+bool is_zero_on_storage(uint64_t block, uint32_t page) {
+  return page != kWholeBlock && are_zero_on_storage(block, bit_of(page));
+}
+
 bool serve_stored(uint64_t block, uint32_t page) {
-  if (!continues_stream(block, page) && choose_single_page(block, page, is_expected_thin(block))) {
+  const bool is_hollow = is_mostly_untouched(block);
+  const bool few_are_used = is_hollow || is_zero_on_storage(block, page) || is_expected_thin(block);
+  if ((is_hollow || !continues_stream(block, page)) && choose_single_page(block, page, few_are_used)) {
     return serve_page(block, page, false);
   }
   if (can_transfer() && take_room_for_one()) {
@@ -228,7 +240,7 @@ bool serve(uint64_t block, bool write, uint32_t page) {
   const uint64_t word = word_of(block).load(std::memory_order_acquire);
   switch (state_of(word)) {
     case kFresh:
-      return serve_fresh(block, write);
+      return serve_fresh(block, write, page);
     case kResident:
     case kWriting:
       return serve_resident(block, write, page, word);
@@ -259,8 +271,9 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
   note_entry(block, page);
   note_visited_block(block);
   bool in_order = false;
-  const bool from_storage = state_of(word) == kStored || state_of(word) == kReading ||
-                            (state_of(word) == kSinglePages && !is_present_page(block, page));
+  const bool from_storage =
+      state_of(word) == kStored || state_of(word) == kReading ||
+      (state_of(word) == kSinglePages && !is_present_page(block, page) && !is_zero_on_storage(block, page));
   if (from_storage) {
     const bool goes_on = continues_stream(block, page);
     in_order = goes_on;

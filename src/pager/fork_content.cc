@@ -13,6 +13,7 @@
 #include "pager/checksums.h"
 #include "pager/present_pages.h"
 #include "pager/state.h"
+#include "pager/untouched_pages.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -26,7 +27,8 @@ char* moved = nullptr;   // one block, of which sharing ends
 char* zeros = nullptr;
 
 /// Reads a block that is on storage into `bounce`; 0, or -errno.
-long read_back(const StorePlace& place) {
+long read_back(uint64_t block) {
+  const StorePlace place = place_of(state.files, block * kBlockBytes);
   for (uint64_t done = 0; done < kBlockBytes;) {
     const long bytes = system_call(SYS_pread64, place.descriptor, bounce + done, kBlockBytes - done, place.offset + done);
     if (base::is_error(bytes) && bytes != -EINTR) {
@@ -36,9 +38,10 @@ long read_back(const StorePlace& place) {
     if (read == 0 && bytes != -EINTR) {
       return -EIO;
     }
-    trace::count(trace::Counter::kBytesRead, read);
     done += read;
   }
+  const auto zeros_there = static_cast<uint64_t>(bytes_of(zero_pages_on_storage(block, kAllPages)));
+  trace::count(trace::Counter::kBytesRead, kBlockBytes - zeros_there);
   return 0;
 }
 
@@ -76,7 +79,7 @@ const char* zeros_for_children() { return zeros; }
 char* room_for_moved_content() { return moved; }
 
 const char* read_content_back(uint64_t block) {
-  const long failed = read_back(place_of(state.files, block * kBlockBytes));
+  const long failed = read_back(block);
   const bool has_pages = state_of(word_of(block).load(std::memory_order_acquire)) == kSinglePages;
   const bool right =
       has_pages ? absent_pages_are_right(block, bounce) : compare_with_written(block * kBlockBytes, bounce, kBlockBytes);

@@ -14,6 +14,7 @@
 #include "pager/forked_children.h"
 #include "pager/present_pages.h"
 #include "pager/state.h"
+#include "pager/untouched_pages.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -30,9 +31,36 @@ void forget_after(Child& child, long error) {
   }
 }
 
+/// The pages of the block that have no memory and are zero on storage.
+uint64_t pages_without_content(uint64_t block) {
+  const uint64_t now = state_of(word_of(block).load(std::memory_order_acquire));
+  const uint64_t absent = now == kStored ? kAllPages : now == kSinglePages ? ~pages_of(block).present : 0;
+  return zero_pages_on_storage(block, absent);
+}
+
+/// Copies some pages of it, all of them from `source`, or zeros. Returns 0, or the first error.
+long copy_pages(Child& child, uint64_t block, uint64_t pages, const char* source) {
+  long error = 0;
+  for_each_run(pages, [&](uint32_t first, uint32_t count) {
+    const uint64_t bytes = count * kPageBytes;
+    const bool is_zero = source == zeros_for_children();
+    const char* from = is_zero ? source : source + first * kPageBytes;
+    const long failed = copy_to_child(child.fault_descriptor, view_of_page(block, first).address, from, bytes);
+    error = error != 0 ? error : failed;
+  });
+  return error;
+}
+
 bool copy_block(Child& child, uint64_t block, const char* source) {
   const View view = view_of_block(*state.partition, block);
-  const long error = copy_to_child(child.fault_descriptor, view.address, source, view.bytes);
+  const uint64_t zero = pages_without_content(block);
+  long error = 0;
+  if (zero == 0 || source == zeros_for_children()) {
+    error = copy_to_child(child.fault_descriptor, view.address, source, view.bytes);
+  } else {  // a page that is zero costs the child nothing
+    error = copy_pages(child, block, ~zero, source);
+    error = error != 0 ? error : copy_pages(child, block, zero, zeros_for_children());
+  }
   if (error != 0) {
     forget_after(child, error);
   }

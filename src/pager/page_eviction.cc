@@ -8,6 +8,7 @@
 #include "pager/state.h"
 #include "pager/store_room.h"
 #include "pager/transfers.h"
+#include "pager/untouched_pages.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -106,6 +107,24 @@ void end_write(uint64_t block) {
   state.resident.visited(block);
 }
 
+/// Whether the store can take so many more writes, one for each run of pages. One place stays: making room is followed by a
+/// read.
+bool has_place_for_writes(uint64_t pages) {
+  const uint64_t run_ends = pages & ~(pages >> 1);
+  return state.store->in_flight() + __builtin_popcountll(run_ends) < Store::kDepth;
+}
+
+/// Those of these pages that need not be written, since they are zero, and zero on storage; the program cannot write them.
+uint64_t unchanged_pages(uint64_t block, uint64_t pages) {
+  uint64_t found = 0;
+  for_each_run(zero_pages_on_storage(block, pages), [&](uint32_t first, uint32_t count) {
+    for (uint32_t page = first; page < first + count; ++page) {
+      found |= is_zero_page(block, page) ? bit_of(page) : 0;
+    }
+  });
+  return found;
+}
+
 }  // namespace
 
 int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
@@ -131,14 +150,8 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
   }
   // What of a block is not here must be on storage; of one that was never there, nothing is missing yet.
   const bool was_never_stored = (word_of(block).load(std::memory_order_relaxed) & kHasCopy) == 0;
-  const uint64_t written = was_never_stored ? pages.present : gone & pages.dirty;
-  const uint64_t run_ends = written & ~(written >> 1);
-  // One place in the store stays: making room is followed by a read.
-  if (written != 0 && state.store->in_flight() + __builtin_popcountll(run_ends) >= Store::kDepth) {
-    return 0;
-  }
-  if (written != 0 && !find_store_room(block * kBlockBytes)) {
-    state.resident.move_behind_others(block);
+  uint64_t written = was_never_stored ? pages.present : gone & pages.dirty;
+  if (written != 0 && !has_place_for_writes(written)) {
     return 0;
   }
   if (all) {
@@ -150,6 +163,15 @@ int64_t evict_pages(uint64_t block, bool used, bool& some_are_used) {
     state.engine->protect({view_of_page(block, first).address, count * kPageBytes});
   });
   if (written != 0 && is_written_remotely(view_of_block(*state.partition, block))) {
+    state.resident.move_behind_others(block);
+    return 0;
+  }
+  const uint64_t unchanged = was_never_stored ? 0 : unchanged_pages(block, written);
+  if (has_place_for_writes(written & ~unchanged)) {  // without them there may be more runs of pages
+    pages.dirty &= ~unchanged;
+    written &= ~unchanged;
+  }
+  if (written != 0 && !find_store_room(block * kBlockBytes)) {
     state.resident.move_behind_others(block);
     return 0;
   }

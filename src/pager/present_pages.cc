@@ -29,6 +29,17 @@ char* alias_of_page(uint64_t block, uint64_t page) {
   return reinterpret_cast<char*>(state.partition->alias + block * kBlockBytes + page * kPageBytes);
 }
 
+bool is_zero_page(uint64_t block, uint32_t page) {
+  const auto* words = reinterpret_cast<const uint64_t*>(alias_of_page(block, page));
+  for (uint64_t index = 0; index < kPageBytes / sizeof(uint64_t); index += 8) {
+    if ((words[index] | words[index + 1] | words[index + 2] | words[index + 3] | words[index + 4] | words[index + 5] |
+         words[index + 6] | words[index + 7]) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void set_state(uint64_t block, uint64_t clear, uint64_t set) { change_word(word_of(block), clear | kStateMask, set); }
 
 bool is_present_page(uint64_t block, uint32_t page) {

@@ -37,11 +37,16 @@ bool open_present_pages(uint64_t blocks);
 inline Pages& pages_of(uint64_t block) { return detail::table_of_pages[block]; }
 
 inline uint64_t bit_of(uint32_t page) { return uint64_t{1} << page; }
+inline uint64_t run_of_pages(uint32_t first, uint64_t count) {
+  return (count == kPagesOfBlock ? kAllPages : (uint64_t{1} << count) - 1) << first;
+}
 inline int64_t bytes_of(uint64_t pages) {
   return static_cast<int64_t>(__builtin_popcountll(pages)) * int64_t{arena::kPageBytes};
 }
 arena::View view_of_page(uint64_t block, uint32_t page);
 char* alias_of_page(uint64_t block, uint64_t page);
+/// Whether all of a page that is in memory is zero.
+bool is_zero_page(uint64_t block, uint32_t page);
 /// Changes the block's state, and other bits.
 void set_state(uint64_t block, uint64_t clear, uint64_t set);
 
@@ -54,7 +59,7 @@ void for_each_run(uint64_t pages, Each each) {
     while (first + count < kPagesOfBlock && (pages & bit_of(first + count)) != 0) {
       ++count;
     }
-    pages &= ~((count == kPagesOfBlock ? ~uint64_t{0} : bit_of(count) - 1) << first);
+    pages &= ~run_of_pages(first, count);
     each(first, count);
   }
 }

@@ -8,6 +8,7 @@
 #include "pager/fatal_errors.h"
 #include "pager/fork_copies.h"
 #include "pager/forked_children.h"
+#include "pager/hollow_blocks.h"
 #include "pager/page_readers.h"
 #include "pager/present_pages.h"
 #include "pager/random_access.h"
@@ -15,7 +16,9 @@
 #include "pager/state.h"
 #include "pager/store_speed.h"
 #include "pager/streams.h"
+#include "pager/touched.h"
 #include "pager/transfers.h"
+#include "pager/untouched_pages.h"
 #include "pager/waiting_accesses.h"
 #include "trace/counters.h"
 
@@ -48,6 +51,7 @@ bool reserve(int64_t bytes, Urgency urgency = Urgency::kSomebodyWaits) {
   if (!somebody_waits || !older_ones_lack_room()) {
     bool reserved = reserve_now();
     if (!reserved) {
+      note_short();                     // a process that a fork has armed may be the first to find out
       make_room(kBlockBytes, urgency);  // several pages' worth: the next ones will want it
       reserved = reserve_now();
     }
@@ -87,22 +91,43 @@ char* take_page_buffer(uint64_t block, uint32_t page) {
   return page_buffers + static_cast<uint64_t>(index) * kPageBytes;
 }
 
-void start_page_read(uint64_t block, uint32_t page) {
-  note_page_read(block, page);
-  state.awake_until_ns = base::monotonic_ns() + kAwakeNs;
-  Pages& pages = pages_of(block);
+void begin_single_pages(uint64_t block) {
   if (state_of(word_of(block).load(std::memory_order_relaxed)) == kStored) {
-    pages = {};
+    pages_of(block) = {};
     set_state(block, kMarker, kSinglePages);
     state.resident.expect(block, false);
     state.resident.loaded(block, false);
   }
-  pages.reading |= bit_of(page);
-  start_page_transfer(false, block, page, 1, take_page_buffer(block, page));
+}
+
+void make_page(uint64_t block, uint32_t page) {
   if (populate_page(*state.partition, block * kBlockBytes + page * kPageBytes) != base::Status::kOk) {
     die_without_memory();
   }
+}
+
+void start_page_read(uint64_t block, uint32_t page) {
+  note_page_read(block, page);
+  note_read_pages(block, 1, bit_of(page));
+  state.awake_until_ns = base::monotonic_ns() + kAwakeNs;
+  begin_single_pages(block);
+  pages_of(block).reading |= bit_of(page);
+  start_page_transfer(false, block, page, 1, take_page_buffer(block, page));
+  make_page(block, page);
   make_room_ahead();
+}
+
+/// Brings a page that is zero on storage; its room is reserved. It counts as changed, so that it is writable at once: what is
+/// touched for the first time is mostly written, if perhaps after a look. (If not, it leaves without being written.)
+void bring_zero_page(uint64_t block, uint32_t page) {
+  state.awake_until_ns = base::monotonic_ns() + kAwakeNs;
+  begin_single_pages(block);
+  make_page(block, page);
+  pages_of(block).present |= bit_of(page);
+  pages_of(block).dirty |= bit_of(page);
+  note_touched_pages(block, 1, bit_of(page));
+  count_touched();
+  trace::count(Counter::kSinglePagesUntouched);
 }
 
 /// Begins to read a page that its reader is likely to come to, if it is there and not here yet; false if there is no room for
@@ -152,10 +177,23 @@ void read_pages_ahead(uint64_t block, uint32_t page) {
   forget_timed_read();  // the read that was begun first has waited for the others
 }
 
-/// Reads the whole block into the buffer; from then on it is READING. False if that has to wait.
+/// Makes a block whole whose missing pages are zero; their room is reserved.
+void fill_with_zeros(uint64_t block) {
+  if (populate(*state.partition, block, 1) != base::Status::kOk) {
+    die_without_memory();
+  }
+  note_touched_pages(block, 1, kAllPages);
+  count_touched();
+  pages_of(block).present = kAllPages;
+  make_whole_again(block);
+}
+
+/// Reads the whole block into the buffer; from then on it is READING, unless nothing of it is on storage. False if that has to
+/// wait.
 bool start_fill(uint64_t block) {
   Pages& pages = pages_of(block);
-  if (pages_are_moving(block) || filled_block != kNone || !can_transfer()) {
+  const bool is_zero = are_zero_on_storage(block, ~pages.present);  // then nothing is read
+  if (pages_are_moving(block) || (!is_zero && (filled_block != kNone || !can_transfer()))) {
     return false;
   }
   state.resident.remove(block);  // making room must not evict it
@@ -163,10 +201,18 @@ bool start_fill(uint64_t block) {
     state.resident.returned(block);
     return false;
   }
+  if (is_mostly_untouched(block)) {
+    note_not_hollow();
+  }
+  trace::count(Counter::kBlocksFilled);
+  if (is_zero) {
+    fill_with_zeros(block);
+    return true;
+  }
   filled_block = block;
+  note_read_pages(block, 1, kAllPages);
   set_state(block, 0, kReading);
   start_fill_transfer(block, fill_buffer);
-  trace::count(Counter::kBlocksFilled);
   return true;
 }
 
@@ -175,7 +221,8 @@ bool start_fill(uint64_t block) {
 bool open_single_pages(uint64_t blocks) {
   fill_buffer = static_cast<char*>(base::reserve_memory(kBlockBytes));
   page_buffers = static_cast<char*>(base::reserve_memory(Store::kDepth * kPageBytes));
-  return open_present_pages(blocks) && fill_buffer != nullptr && page_buffers != nullptr && open_random_access(blocks);
+  return open_present_pages(blocks) && open_untouched_pages(blocks) && fill_buffer != nullptr && page_buffers != nullptr &&
+         open_random_access(blocks);
 }
 
 bool serve_page(uint64_t block, uint32_t page, bool write) {
@@ -207,7 +254,8 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
   }
   const bool continues = !begins && (note_asked_page(block, page) || continues_in_block(block, page));
   const bool many_are_here = !begins && __builtin_popcountll(pages.present | pages.reading) >= kFillAt;
-  if (continues || many_are_here || (!begins && choose_whole_read(block))) {
+  const bool is_zero = are_zero_on_storage(block, bit);
+  if (continues || many_are_here || (!begins && !is_zero && choose_whole_read(block))) {
     const uint64_t present = pages.present;
     const bool begun = start_fill(block);
     if (begun && many_are_here) {
@@ -218,6 +266,13 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
       extend_stream(block);
     }
     return false;
+  }
+  if (is_zero) {
+    if (!reserve(kPageBytes)) {
+      return false;
+    }
+    bring_zero_page(block, page);
+    return serve_page(block, page, write);
   }
   if (can_transfer() && reserve(kPageBytes)) {
     start_page_read(block, page);

@@ -16,6 +16,7 @@
 #include "pager/present_pages.h"
 #include "pager/state.h"
 #include "pager/store_speed.h"
+#include "pager/untouched_pages.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -232,6 +233,7 @@ int move_stripe(StoreFiles& files, uint64_t stripe) {
     note_lack_of_store_room(stripe * kStripeBytes, error);
   }
   files.placed[stripe] = error != 0 ? before : files.placed[stripe];
+  note_storage_written(stripe * kBlocks, kBlocks);
   const StorePlace& left = error != 0 ? to : from;
   give_room_back(left.descriptor, left.offset, kStripeBytes);
   return error;

@@ -21,6 +21,7 @@
 #include "pager/sparse_readers.h"
 #include "pager/state.h"
 #include "pager/transfers.h"
+#include "pager/untouched_pages.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -131,7 +132,8 @@ uint64_t stored_run(const Stream& stream) {
   const uint64_t wanted = most < ahead || stream.window >= kWide ? most : ahead;
   uint64_t count = 0;
   for (int64_t block = stream.next; count < wanted; block += stream.direction, ++count) {
-    if (state_of(word_of(static_cast<uint64_t>(block)).load(std::memory_order_relaxed)) != kStored) {
+    const auto number = static_cast<uint64_t>(block);
+    if (state_of(word_of(number).load(std::memory_order_relaxed)) != kStored || is_mostly_untouched(number)) {
       break;
     }
   }

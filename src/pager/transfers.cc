@@ -15,6 +15,7 @@
 #include "pager/store_room.h"
 #include "pager/store_speed.h"
 #include "pager/transfer_tags.h"
+#include "pager/untouched_pages.h"
 #include "trace/counters.h"
 
 namespace headroom::pager {
@@ -60,6 +61,7 @@ void start_transfer(bool write, uint64_t first, uint64_t count) {
 }
 
 void start_read(uint64_t first, uint64_t count) {
+  note_read_pages(first, count, UINT64_MAX);
   for (uint64_t block = first; block < first + count; ++block) {
     change_word(word_of(block), arena::kStateMask | arena::kDirty | arena::kWritable | arena::kMapped | arena::kMarker,
                 arena::kReading);

@@ -66,7 +66,7 @@ def test_damage_on_storage_is_found(mpi, tmp_path):
     program = compile_program(mpi, "out_of_core.c")
     good = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", checksums="on")
     assert good.status == 0, good.errors
-    assert good.total("pages_checked") * 4096 == good.total("bytes_read") > 0
+    assert good.total("pages_checked") * 4096 >= good.total("bytes_read") > 0  # what is zero is checked, and not read
     env = environment(store_fault="read:DAMAGE:5")
     run = headroom_run([program, 16, 2], tmp_path, before=mpi.command(3), memory="48M", checksums="on", env=env, timeout=60)
     assert run.status != 0

@@ -100,7 +100,8 @@ def test_arrays_that_are_used_in_step(arrays, times, engine, tmp_path):
     assert read[0] >= footprint - budget
     needed = footprint - (budget - run.total("other_bytes_peak"))
     assert read[passes // 2] <= times * needed, (run.output, needed)
-    assert run.total("readers_sparse") == run.total("single_pages_read") == 0
+    assert run.total("readers_sparse") == 0
+    assert run.total("single_pages_read") <= arrays  # of the last block of each, of which the array has a few
 
 
 @pytest.mark.parametrize("engine", ["userfaultfd", "userfaultfd-user"], indirect=True)
@@ -186,7 +187,7 @@ def test_rounds_of_ranks_turn_direction(mpi, engine, tmp_path):
 def test_ranks_that_change_all_they_have_write_what_must_leave(mpi, engine, tmp_path):
     """And little in vain."""
     source = str(ROOT / "python/headroom/bench/paging.c")
-    program, ranks, each, budget = compile_program(mpi, source, PUBLIC_HEADERS), 4, 64, 128 * MIB
+    program, ranks, each, budget = compile_program(mpi, source, PUBLIC_HEADERS, libraries=("-lm",)), 4, 64, 128 * MIB
     passes = ["touch", "write", "update", "update", "update"]
     settings = {"memory": "128M", "engine": engine}
     run = headroom_run([program, each, *passes], tmp_path, before=mpi.command(ranks), **settings)
