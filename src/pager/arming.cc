@@ -114,10 +114,13 @@ uint64_t populated_pages(uint64_t block) {
   return found;
 }
 
-/// Lists a block of which a part is populated.
-int64_t list_partly_populated(uint64_t block) {
+/// Lists a block of which a part is populated. It may become a hollow one if the populated block before it has few pages, too:
+/// the end of an allocation alone is not worth room on storage. `after_sparse` says that, and is updated.
+int64_t list_partly_populated(uint64_t block, bool& after_sparse) {
   const uint64_t populated = populated_pages(block);
-  return list_as_hollow(block, populated) ? bytes_of(populated) : list_resident(block, 1);
+  const bool may_be_hollow = after_sparse;
+  after_sparse = has_few_pages(populated);
+  return may_be_hollow && list_as_hollow(block, populated) ? bytes_of(populated) : list_resident(block, 1);
 }
 
 /// Lists the blocks of [from, to) that have a populated page.
@@ -125,19 +128,21 @@ int64_t list_populated(uint64_t from, uint64_t to) {
   int64_t bytes = 0;
   uint64_t begin = 0;
   uint64_t end = 0;
+  bool after_sparse = false;
   for (uint64_t at = from; at < to && find_populated(at, to, begin, end);) {
     uint64_t first = block_of(begin);
     if (begin % kBlockBytes != 0 || end < (first + 1) * kBlockBytes) {
-      bytes += list_partly_populated(first);
+      bytes += list_partly_populated(first, after_sparse);
       ++first;
     }
     const uint64_t past = std::max(block_of(end), first);
     if (past > first) {
       bytes += list_resident(first, past - first);
+      after_sparse = false;
     }
     at = std::max(past * kBlockBytes, end);
     if (at % kBlockBytes != 0) {  // another one begins
-      bytes += list_partly_populated(block_of(at));
+      bytes += list_partly_populated(block_of(at), after_sparse);
       at = (block_of(at) + 1) * kBlockBytes;
     }
   }

@@ -38,14 +38,13 @@ int sureness = 0;
 uint64_t next_look = 0;       // the block at which the search for others goes on
 uint64_t looked_in_vain = 0;  // blocks in a row
 alignas(64) const char zero_page[kPageBytes] = {};
-bool storage_can_zero = true;
-
-bool is_few(uint64_t pages) { return __builtin_popcountll(pages) <= kMostPages; }
+bool can_lengthen = true;  // files of the store, as far as is known
+bool can_zero = true;      // a range of one
 
 /// The pages that are not zero; once these are not few, no more are looked at.
 uint64_t pages_not_zero(uint64_t block) {
   uint64_t found = 0;
-  for (uint32_t page = 0; page < kPagesOfBlock && is_few(found); ++page) {
+  for (uint32_t page = 0; page < kPagesOfBlock && has_few_pages(found); ++page) {
     found |= is_zero_page(block, page) ? 0 : bit_of(page);
   }
   return found;
@@ -56,7 +55,9 @@ bool allocate(int descriptor, int mode, uint64_t offset, uint64_t bytes) {
   do {
     result = base::system_call(SYS_fallocate, descriptor, mode, offset, bytes);
   } while (result == -EINTR);
-  storage_can_zero = storage_can_zero && result != -EOPNOTSUPP;
+  if (result == -EOPNOTSUPP) {
+    (mode == 0 ? can_lengthen : can_zero) = false;
+  }
   return !base::is_error(result);
 }
 
@@ -82,12 +83,13 @@ bool lengthen_file(int descriptor, uint64_t end) {
 /// Makes storage read as zeros where a block belongs of which it has no content. Where nothing was ever written it does so
 /// anyway; elsewhere the kernel zeroes it, and waits for all transfers of the file that are under way.
 bool zero_storage_of(uint64_t block) {
-  if (!storage_can_zero || !find_store_room(block * kBlockBytes)) {
+  const bool was_written = was_storage_written(block);
+  if (!can_lengthen || (was_written && !can_zero) || !find_store_room(block * kBlockBytes)) {
     return false;
   }
   const StorePlace place = place_of(state.files, block * kBlockBytes);
-  return was_storage_written(block) ? allocate(place.descriptor, FALLOC_FL_ZERO_RANGE, place.offset, kBlockBytes)
-                                    : lengthen_file(place.descriptor, place.offset + kBlockBytes);
+  return (!was_written || allocate(place.descriptor, FALLOC_FL_ZERO_RANGE, place.offset, kBlockBytes)) &&
+         lengthen_file(place.descriptor, place.offset + kBlockBytes);
 }
 
 bool may_be_hollow(uint64_t block) {
@@ -122,15 +124,17 @@ bool list_hollow(uint64_t block, uint64_t kept) {
 
 }  // namespace
 
+bool has_few_pages(uint64_t pages) { return __builtin_popcountll(pages) <= kMostPages; }
+
 bool looks_hollow(uint64_t block) {
   const uint64_t word = word_of(block).load(std::memory_order_relaxed);
   const uint64_t hindrances = kHoldMask | kHasCopy | kShared | kUndefined | kMarker;
   if (state_of(word) != kResident || (word & hindrances) != 0 || (word & kDirty) == 0 || !may_be_hollow(block) ||
-      !storage_can_zero) {
+      !can_lengthen) {
     return false;
   }
   const uint64_t found = pages_not_zero(block);
-  return found != 0 && is_few(found);  // one that is all zero needs no room on storage (eviction.cc)
+  return found != 0 && has_few_pages(found);  // one that is all zero needs no room on storage (eviction.cc)
 }
 
 int64_t hollow_out(uint64_t block) {
@@ -153,7 +157,7 @@ int64_t hollow_out(uint64_t block) {
   // zero stays so.
   state.engine->protect(view);
   const uint64_t kept = is_written_remotely(view) ? kAllPages : pages_not_zero(block);
-  if (!is_few(kept) || kept == 0) {
+  if (!has_few_pages(kept) || kept == 0) {
     make_whole_again(block);
     return 0;
   }
@@ -190,7 +194,7 @@ bool new_blocks_are_hollow() { return sureness >= kSure; }
 bool begin_without_pages(uint64_t block) { return list_hollow(block, 0); }
 
 bool list_as_hollow(uint64_t block, uint64_t populated) {
-  if (!is_few(populated) || populated == 0 || !list_hollow(block, populated)) {
+  if (!has_few_pages(populated) || populated == 0 || !list_hollow(block, populated)) {
     return false;
   }
   if (!state.engine->serves_kernel()) {

@@ -30,6 +30,8 @@ void note_not_hollow();
 /// Makes a block hollow that is touched for the first time, without any page yet; false if it cannot be.
 bool begin_without_pages(uint64_t block);
 
+/// Whether these pages are so few that a block that has no others may be hollow.
+[[nodiscard]] bool has_few_pages(uint64_t pages);
 /// While this process arms: lists a block of which only these pages have memory, as touched and changed; false if it is to be
 /// listed as a whole.
 bool list_as_hollow(uint64_t block, uint64_t populated);
