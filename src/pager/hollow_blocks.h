@@ -2,9 +2,10 @@
 // say. Held whole they would take up to 64 times what the program needs.
 //
 // A hollow block keeps the pages that are not zero, one by one (single_pages.h); the others have no memory, and storage is made
-// to read as zeros there, which costs no transfer. They are found where a block would be written out for the first time, and
-// where memory becomes short and a block has few pages yet. Not with sigsegv, which cannot map single pages, and not on file
-// systems that cannot zero a range of a file.
+// to read as zeros there, which costs no transfer. They are found where a block would be written out for the first time; where
+// memory becomes short, and a block and the one before it have few pages yet; and once many were found, at a block's first
+// touch. Not with sigsegv, which cannot map single pages, and not on file systems without fallocate(); where these cannot zero
+// a range of a file, only where nothing was ever written.
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once
