@@ -304,7 +304,7 @@ def test_pagerank_of_a_graph_larger_than_memory(mpi, engine, tmp_path):
         assert under.status == 0, under.errors
         assert under.engines() == {engine}
         assert results.findall(under.output) == results.findall(plain.stdout)
-    short.assert_paged(allocated * 4 // 5, budget)  # a part of what is allocated is never written, or zero
+    short.assert_paged(allocated * 2 // 3, budget)  # pages that are zero, and what the library has, are never written
 
 
 @any_of("mpi")
