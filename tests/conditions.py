@@ -118,6 +118,7 @@ LACKS = {
     "io_uring": cannot_use(doctor.offers_io_uring),
     "the engine userfaultfd": cannot_use(lambda: doctor.offers_userfaultfd().serves_kernel),
     "the engine userfaultfd-user": cannot_use(lambda: doctor.offers_userfaultfd().in_user_mode),
+    "fast wake-ups": machine.wake_latency_refused,
     "core files": no_core_files,
     "5 GiB of memory": little_memory,
     "huge pages": cannot_use(doctor.offers_huge_pages),

@@ -286,6 +286,21 @@ def _memory() -> Finding:
     return Finding("memory", OK, f"{free / 2**30:.1f} GiB free by {where}; --memory defaults to {0.8 * free / 2**30:.1f} GiB")
 
 
+def _idle_processors() -> Finding:
+    refused = machine.wake_latency_refused()
+    if refused is None:
+        return Finding("idle processors", OK, "can be kept from sleeping while single pages are awaited (--latency low)")
+    if not os.path.exists(machine.WAKE_LATENCY) or os.access(machine.WAKE_LATENCY, os.W_OK):
+        return Finding("idle processors", OK, f"{refused}: --latency low cannot be had, and is not missed")
+    return Finding(
+        "idle processors",
+        SO_SO,
+        f"cannot be kept from sleeping (--latency low): {refused}",
+        "programs that jump about in memory on storage were seen to take 1.5 times as long",
+        f"as root: chmod a+w {machine.WAKE_LATENCY} (each user may then make the machine draw more power)",
+    )
+
+
 def _limits() -> list[Finding]:
     findings = []
     for name, what, needed, remedy in (
@@ -356,6 +371,7 @@ def findings() -> list[Finding]:
         *_messages(),
         *filter(None, [_huge_pages(offered)]),
         moves_blocks_as_pages(version, offered),
+        _idle_processors(),
         *_limits(),
         _swap(),
         *_mpi(),

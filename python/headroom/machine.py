@@ -8,6 +8,8 @@ import stat
 
 from headroom.elf import Program
 
+WAKE_LATENCY = "/dev/cpu_dma_latency"  # in us: how long processors may take to wake, as long as it is open (kernel PM QoS)
+
 
 def _read(path: str) -> str | None:
     try:
@@ -15,6 +17,25 @@ def _read(path: str) -> str | None:
             return file.read()
     except OSError:
         return None
+
+
+def wake_latency_refused() -> str | None:
+    """Why idle processors cannot be kept from sleeping; None if they can (as src/pager/wake_latency.cc finds)."""
+    driver = (_read("/sys/devices/system/cpu/cpuidle/current_driver") or "none").strip()
+    if driver == "none":
+        return "this kernel has one way to be idle only"
+    return None if os.access(WAKE_LATENCY, os.W_OK) else f"this user may not write {WAKE_LATENCY}"
+
+
+@contextlib.contextmanager
+def fast_wakeups():
+    """Idle processors do not sleep meanwhile. `OSError` if that cannot be had."""
+    refused = wake_latency_refused()
+    if refused:
+        raise OSError(refused)
+    with open(WAKE_LATENCY, "wb", buffering=0) as device:
+        device.write(bytes(4))
+        yield
 
 
 def which(name: str) -> str | None:

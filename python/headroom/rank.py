@@ -156,6 +156,12 @@ def check_sizes(values: dict) -> None:
         raise Refused(f"--processes {processes}: there can be {MOST_PROCESSES} on a node at most; use more nodes, or threads")
 
 
+def check_latency(chosen: str | None) -> None:
+    refused = machine.wake_latency_refused() if chosen == "low" else None
+    if refused:
+        raise Refused(f"--latency low: {refused}; leave it out, or see `headroom doctor`")
+
+
 NOT_SETTINGS = {"HEADROOM_ACTIVE", "HEADROOM_FIGURES", "HEADROOM_SUITES"}  # the supervisor's, the tests'
 
 
@@ -254,6 +260,7 @@ def become(program: list[str], values: dict) -> None:
         warn_of_unknown_variables()
         if why_not:
             warn(f"{path} runs without Headroom: {why_not}")
+    check_latency(values["latency"])
     values = with_checked_files(values)
     check_share(choose_memory(values["memory"]), launcher.ranks_on_node(os.environ) or 1)
     values |= {"memory": choose_memory(values["memory"]), "storage": choose_storage(values["storage"])}

@@ -29,7 +29,7 @@
 namespace headroom::node {
 
 inline constexpr uint64_t kLedgerMagic = 0x314d4f4f52444148;  // "HADROOM1"
-inline constexpr uint32_t kLedgerVersion = 11;                // to be changed with the layout of anything that ranks share
+inline constexpr uint32_t kLedgerVersion = 12;                // to be changed with the layout of anything that ranks share
 // A session has kFewestPlaces, or as many times two as its node's processes need (session.h); kMaxMembers at most.
 inline constexpr int kFewestPlaces = 256;
 inline constexpr int kMaxMembers = 1024;

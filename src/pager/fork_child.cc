@@ -18,6 +18,7 @@
 #include "pager/forked_memory.h"
 #include "pager/state.h"
 #include "pager/transition_lock.h"
+#include "pager/wake_latency.h"
 
 namespace headroom::pager {
 namespace {
@@ -146,6 +147,7 @@ void finish_fork_in_child() {
   base::close_own(state.partition->descriptor);
   base::close_own(state.partition->table_descriptor);
   base::close_own(state.engine->descriptor());
+  forget_wake_latency_in_child();
 }
 
 void finish_fork_in_grandchild() {

@@ -15,6 +15,7 @@
 #include "pager/single_pages.h"
 #include "pager/sparse_readers.h"
 #include "pager/state.h"
+#include "pager/wake_latency.h"
 #include "trace/counters.h"
 #include "trace/labels.h"
 #include "trace/recorder.h"
@@ -111,6 +112,7 @@ Status start_as_member() {
                     static_cast<int64_t>(the_session.ledger->slots()), static_cast<int64_t>(arena::kBlockBytes),
                     trace::job_number(settings.job)}});
   }
+  open_wake_latency();
   return start_pager_thread(requests.value) ? Status::kOk : Status::kUnavailable;
 }
 

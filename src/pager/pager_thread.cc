@@ -32,6 +32,7 @@
 #include "pager/transition_lock.h"
 #include "pager/turns.h"
 #include "pager/waiting_accesses.h"
+#include "pager/wake_latency.h"
 #include "trace/counters.h"
 #include "trace/recorder.h"
 
@@ -201,7 +202,8 @@ int until_next_work() {
     return first_touch < 0 || others < first_touch ? others : first_touch;
   }
   const bool waits_for_room = state.waiting.count() > 0 && state.store->in_flight() == 0;
-  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : state.turn_is_watched ? kIdleWorkMs : 1000;
+  const int otherwise = holds_wake_latency() ? kHoldLatencyMs : 1000;
+  return waits_for_room || state.waits_for_others || state.turn_is_cut ? 1 : state.turn_is_watched ? kIdleWorkMs : otherwise;
 }
 
 int wait_ms() {
@@ -263,6 +265,7 @@ void* pager_thread(void*) {
     for (int index = 0; index < forked_count; ++index) {
       wanted[kCount + index] = {forked[index], POLLIN, 0};
     }
+    follow_wake_latency();
     const bool stays_awake = looks_again_at_once();
     if (stays_awake) {
       serve_single_pages();

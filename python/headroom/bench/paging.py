@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import click
 
-from headroom import hard_limit, options
+from headroom import hard_limit, machine, options
 from headroom.bench.paging_groups import GIB, GROUPS, MIB, SWAP_BYTES, Group
 from headroom.bench.programs import (
     CROWDED,
@@ -44,6 +44,7 @@ from headroom.bench.programs import (
 )
 from headroom.errors import Refused
 from headroom.launcher import own_command
+from headroom.rank import check_latency
 
 PHASES = Path(__file__).parent / "paging.c"
 APPLICATIONS = Path(__file__).parent / "applications.c"
@@ -139,8 +140,8 @@ class Side(NamedTuple):
         return "headroom.start" in self.before
 
 
-def sides_of(swap: bool, limits: bool, peers: list[str], engines: list[str], storage: str) -> list[Side]:
-    command = [*own_command(), "run", "--summary", "off", "--storage", storage, "--engine"]
+def sides_of(swap: bool, limits: bool, peers: list[str], engines: list[str], storage: str, latency: str) -> list[Side]:
+    command = [*own_command(), "run", "--summary", "off", "--storage", storage, "--latency", latency, "--engine"]
     run = [*command, engines[0]]
     sides = [Side("plain", [], False, False), Side("again", [], False, False)]
     sides.append(Side("enough", run, False, False, enough=True))
@@ -174,36 +175,38 @@ def warm(size: int) -> None:
             memory[at] = 1
 
 
-def run_side(side: Side, group: Group, program: Path, setting: dict[str, str]) -> dict[str, list[Phase]]:
+def run_side(side: Side, group: Group, program: Path, setting: dict[str, str], latency: str) -> dict[str, list[Phase]]:
     environment = launcher_of(program).environment | ({} if side.is_headroom else setting)
     warm(group.ranks * group.mib * MIB)
     with contextlib.ExitStack() as stack:
+        if latency == "low" and not side.is_headroom:  # which has it by its own setting
+            stack.enter_context(machine.fast_wakeups())
         limit = stack.enter_context(hard_limit.HardLimit(group.limit, side.swap)) if side.limited else None
         words = command_of(side, group, program, tuple(limit.wrap([])) if limit else ())
         text = output_of([str(word) for word in words], environment)
     return name_phases([line.split("\t") for line in text.splitlines() if line.count("\t") in (4, 6)])
 
 
-def best_setting(plain: Side, group: Group, program: Path) -> dict[str, str]:
+def best_setting(plain: Side, group: Group, program: Path, latency: str) -> dict[str, str]:
     """The MPI library's that is fastest in memory: where ranks share cores, those that wait may better give them away."""
     settings = CROWDED[launcher_of(program).kind] if group.ranks > len(os.sched_getaffinity(0)) else [{}]
     if len(settings) == 1:
         return settings[0]
 
     def seconds(setting: dict[str, str]) -> float:
-        return sum(phase.seconds for passes in run_side(plain, group, program, setting).values() for phase in passes)
+        return sum(phase.seconds for passes in run_side(plain, group, program, setting, latency).values() for phase in passes)
 
     return min(settings, key=seconds)
 
 
-def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: int, storage: str) -> list[Row]:
+def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: int, storage: str, latency: str) -> list[Row]:
     group = GROUPS[name]
     program = programs[1 if group.is_application else 0]
     if group.fits:
         sides = [side for side in sides if not side.swap]
     if not group.is_application:
         sides = [side for side in sides if not side.enough]
-    setting = best_setting(sides[0], group, program)
+    setting = best_setting(sides[0], group, program, latency)
     runs: dict[str, dict[str, list[Phase]]] = {side.name: {} for side in sides}
     speeds: list[dict[str, float]] = []
     environment = launcher_of(program).environment
@@ -214,7 +217,7 @@ def measure(name: str, sides: list[Side], programs: tuple[Path, Path], rounds: i
             order = sides[turn % len(sides) :] + sides[: turn % len(sides)]
             for side in order if turn % 2 == 0 else reversed(order):
                 try:
-                    found = run_side(side, group, program, setting)
+                    found = run_side(side, group, program, setting, latency)
                 except click.ClickException as error:  # the kernel may end it for lack of memory, although swap is free
                     if side.name == "plain":
                         raise
@@ -323,6 +326,13 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
     type=options.choice_of("engine"),
     help="the fault engine, as of `headroom run`; further ones get a column each",
 )
+@click.option(
+    "--latency",
+    default="system",
+    show_default=True,
+    type=options.choice_of("latency"),
+    help="as of `headroom run`; low: of all sides, those in memory and swap, too",
+)
 @click.option("--tuned-swap", is_flag=True, help="let swap read 128 pages at once (vm.page-cluster=7) meanwhile")
 @click.option(
     "--peer",
@@ -333,7 +343,7 @@ def prepare_swap(stack: contextlib.ExitStack, tuned: bool, storage: Path) -> tup
 )
 @click.option("--json", "json_file", type=OUTPUT, help="file that takes all figures")
 @click.option("--plot", "plot_file", type=OUTPUT, help="file that takes a drawing, SVG")
-def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_file, plot_file) -> None:
+def paging(prefix, groups, rounds, storage, engines, latency, tuned_swap, peers, json_file, plot_file) -> None:
     """Memory beyond the budget: in memory, under Headroom, and with the kernel's swap.
 
     Three rounds of all groups take about 25 minutes; --group names one, --rounds 1 is quicker.
@@ -346,6 +356,7 @@ def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_fil
     --storage, sets memory limits, and switches zswap off for the whole machine meanwhile; all is undone at the end.
     """
     check_outputs(json_file, plot_file)
+    check_latency(latency)
     chosen = groups or [name for name in GROUPS if not name.startswith("quick")]
     needed = max(GROUPS[name].needed_bytes(os.geteuid() == 0) for name in chosen)
     if shutil.disk_usage(storage).free < needed:
@@ -357,9 +368,9 @@ def paging(prefix, groups, rounds, storage, engines, tuned_swap, peers, json_fil
         )
         launcher_of(programs[0])  # say at once, before anything is set up for everybody, what is wrong
         limits, swap = prepare_swap(stack, tuned_swap, storage)
-        sides = sides_of(swap, limits, list(peers), list(engines), str(storage))
+        sides = sides_of(swap, limits, list(peers), list(engines), str(storage), latency)
         for name in chosen:
-            rows += measure(name, sides, programs, rounds, str(storage))
+            rows += measure(name, sides, programs, rounds, str(storage), latency)
             if json_file:
                 write_figures(json_file, rows)
     if plot_file:
