@@ -6,6 +6,7 @@
 #include "pager/fault.h"
 
 #include <string.h>
+#include <time.h>
 
 #include <algorithm>
 
@@ -19,7 +20,6 @@
 #include "pager/hollow_blocks.h"
 #include "pager/page_table.h"
 #include "pager/present_pages.h"
-#include "pager/random_access.h"
 #include "pager/requests.h"
 #include "pager/room.h"
 #include "pager/shares.h"
@@ -215,21 +215,43 @@ bool is_zero_on_storage(uint64_t block, uint32_t page) {
   return page != kWholeBlock && are_zero_on_storage(block, bit_of(page));
 }
 
+/// Whoever reads a block in which the program jumps about has those behind it read, too; others may be sequential readers.
+void read_ahead_as_planned(uint64_t block, uint64_t ahead) {
+  if (ahead == 0) {
+    extend_stream(block);
+    return;
+  }
+  for (uint64_t next = block + 1; next <= block + ahead; ++next) {
+    note_better_whole(next);
+  }
+  if (state_of(word_of(block + 1).load(std::memory_order_relaxed)) == kStored) {
+    read_announced(block + 1, ahead);
+  }
+}
+
+/// Processor time of this process's threads but the pager's, which runs this.
+uint64_t program_ns() {
+  const uint64_t own = base::nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
+  return base::nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
+}
+
 bool serve_stored(uint64_t block, uint32_t page) {
-  const bool is_hollow = is_mostly_untouched(block);
-  const bool few_are_used = is_hollow || is_zero_on_storage(block, page) || is_expected_thin(block);
-  if ((is_hollow || !continues_stream(block, page)) && choose_single_page(block, page, few_are_used)) {
+  const Asked asked = {block, page, continues_stream(block, page), state.engine->kind() != base::EngineChoice::kSigsegv};
+  const StoredBlock stored = {is_mostly_untouched(block), is_zero_on_storage(block, page), is_expected_thin(block)};
+  const Plan plan = plan_stored(asked, stored, state.random_access, memory_view());
+  if (page != kWholeBlock && (stored.is_hollow || !asked.in_stream)) {
+    state.random_access.note_asked(block, page);
+  }
+  if (!plan.whole) {
     return serve_page(block, page, false);
+  }
+  if (plan.jumps_about) {
+    note_better_whole(block);
   }
   if (can_transfer() && take_room_for_one()) {
     state.resident.expect(block, false);
     start_read(block, 1);
-    const uint64_t ahead = choose_blocks_ahead(block);
-    if (ahead == 0) {
-      extend_stream(block);
-    } else if (state_of(word_of(block + 1).load(std::memory_order_relaxed)) == kStored) {
-      read_announced(block + 1, ahead);
-    }
+    read_ahead_as_planned(block, plan.blocks_ahead);
   }
   return false;
 }
@@ -288,7 +310,7 @@ void take_fault(uint64_t block, uint32_t page, bool write, int32_t thread, Reque
     note_page_reader(thread);
   }
   if (from_storage) {
-    note_storage_fault(in_order);  // takes time, so the disk is at work meanwhile
+    state.random_access.note_storage_fault(in_order, program_ns(), memory_view());  // takes time: the disk is at work meanwhile
   }
   if (served) {
     if (request != nullptr) {

@@ -20,11 +20,11 @@
 namespace headroom::pager {
 namespace {
 
-constexpr int kMostChildren = 64;  // more that live at the same time are not counted
-constexpr int kAtOnce = 4;         // in one look, since the pager serves nobody meanwhile
-constexpr uint64_t kLeastIntervalNs = 1'000'000'000;
-constexpr uint64_t kMostIntervalNs = 60'000'000'000;
-constexpr uint64_t kTimesLonger = 50;  // than it takes to look
+constexpr int kMostChildren = 64;                     // more that live at the same time are not counted
+constexpr int kAtOnce = 4;                            // in one look, since the pager serves nobody meanwhile
+constexpr uint64_t kLeastIntervalNs = 1'000'000'000;  // other memory is measured as often
+constexpr uint64_t kMostIntervalNs = 60'000'000'000;  // so that a child that grows is seen within a minute
+constexpr uint64_t kTimesLonger = 50;                 // than it takes to look
 
 struct Forked {
   int file;

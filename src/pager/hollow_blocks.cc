@@ -31,8 +31,8 @@ constexpr int kSure = 32;    // hollow blocks in excess of others
 constexpr int kSurest = 64;  // so many are remembered
 constexpr int kDoubt = 4;    // a block that was none weighs as much as so many
 
-constexpr int kMostLooks = 64;  // at a time: a millisecond, if all of these blocks are zero but for a few pages
-constexpr uint64_t kLengthen = 256 << 20;
+constexpr int kMostLooks = 64;             // at a time: a millisecond, if all of these blocks are zero but for a few pages
+constexpr uint64_t kLengthen = 256 << 20;  // of the file at once: few calls, and what is not written takes no room
 
 int sureness = 0;
 uint64_t next_look = 0;       // the block at which the search for others goes on

@@ -23,7 +23,7 @@ class PageUses {
   [[nodiscard]] bool some_are_hot() const;
 
  private:
-  static constexpr uint64_t kOneIn = 8;
+  static constexpr uint64_t kOneIn = 8;  // blocks: what it costs to see uses is then an eighth of what it may gain
   struct Pages {
     uint64_t hidden = 0;
     uint64_t used = 0;

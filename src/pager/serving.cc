@@ -106,7 +106,7 @@ void bring(Request& request) {
 }
 
 void pump() {
-  if (take_wish_for_room()) {
+  if (state.random_access.take_wish_for_room()) {
     (void)evict(static_cast<int64_t>(share_of_memory() / kPartForPages), Urgency::kNobodyWaits);
   }
   look_at_turn();

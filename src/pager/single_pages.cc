@@ -11,8 +11,8 @@
 #include "pager/hollow_blocks.h"
 #include "pager/page_readers.h"
 #include "pager/present_pages.h"
-#include "pager/random_access.h"
 #include "pager/room.h"
+#include "pager/shares.h"
 #include "pager/state.h"
 #include "pager/store_speed.h"
 #include "pager/streams.h"
@@ -28,9 +28,8 @@ namespace {
 using namespace arena;
 using trace::Counter;
 
-constexpr int kFillAt = 32;  // pages
-constexpr uint64_t kAwakeNs = 200'000;
-constexpr uint64_t kEnoughToReadAhead = 64;  // resident blocks
+constexpr uint64_t kAwakeNs = 200'000;       // twice what a page takes: who jumps about asks for the next one before
+constexpr uint64_t kEnoughToReadAhead = 64;  // resident blocks: with fewer, pages read ahead push out what is in use
 
 struct PageRead {
   bool used;
@@ -107,7 +106,7 @@ void make_page(uint64_t block, uint32_t page) {
 }
 
 void start_page_read(uint64_t block, uint32_t page) {
-  note_page_read(block, page);
+  state.random_access.note_page_read(block, page, memory_view());
   note_read_pages(block, 1, bit_of(page));
   state.awake_until_ns = base::monotonic_ns() + kAwakeNs;
   begin_single_pages(block);
@@ -216,13 +215,47 @@ bool start_fill(uint64_t block) {
   return true;
 }
 
+/// For a page that is missing: fills the block instead, if that is the plan, now or when the access is tried again.
+bool fill_if_better(uint64_t block, uint32_t page, bool page_is_zero) {
+  const uint64_t present = pages_of(block).present;
+  const PartOfBlock part = {__builtin_popcountll(present | pages_of(block).reading), page_is_zero};
+  const Plan plan = plan_missing_page({block, page, false, true}, part, state.random_access, memory_view());
+  state.random_access.note_asked(block, page);
+  if (!plan.whole) {
+    return false;
+  }
+  if (plan.jumps_about) {
+    note_better_whole(block);
+  }
+  const bool begun = start_fill(block);
+  if (begun && plan.half_is_here) {
+    note_filled(block, present);
+  }
+  if (begun && plan.goes_on) {
+    state.random_access.note_read_in_order();
+    extend_stream(block);
+  }
+  return true;
+}
+
 }  // namespace
+
+void note_better_whole(uint64_t block) {
+  RandomAccess& random = state.random_access;
+  if (random.note_better_whole(block, memory_view())) {
+    state.needed_in_turn.store(static_cast<int64_t>(random.needed()), std::memory_order_relaxed);
+    trace::count(Counter::kBlocksReadWhole);
+  }
+  if (random.needed() > share_of_memory()) {
+    start_wanting_all();
+  }
+}
 
 bool open_single_pages(uint64_t blocks) {
   fill_buffer = static_cast<char*>(base::reserve_memory(kBlockBytes));
   page_buffers = static_cast<char*>(base::reserve_memory(Store::kDepth * kPageBytes));
   return open_present_pages(blocks) && open_untouched_pages(blocks) && fill_buffer != nullptr && page_buffers != nullptr &&
-         open_random_access(blocks);
+         state.random_access.open(blocks);
 }
 
 bool serve_page(uint64_t block, uint32_t page, bool write) {
@@ -252,19 +285,8 @@ bool serve_page(uint64_t block, uint32_t page, bool write) {
     read_pages_ahead(block, page);
     return false;
   }
-  const bool continues = !begins && (note_asked_page(block, page) || continues_in_block(block, page));
-  const bool many_are_here = !begins && __builtin_popcountll(pages.present | pages.reading) >= kFillAt;
   const bool is_zero = are_zero_on_storage(block, bit);
-  if (continues || many_are_here || (!begins && !is_zero && choose_whole_read(block))) {
-    const uint64_t present = pages.present;
-    const bool begun = start_fill(block);
-    if (begun && many_are_here) {
-      note_filled(block, present);
-    }
-    if (begun && continues) {
-      doubt_random_access();
-      extend_stream(block);
-    }
+  if (!begins && fill_if_better(block, page, is_zero)) {
     return false;
   }
   if (is_zero) {

@@ -11,16 +11,16 @@
 // over in turn. From each, the pages leave that were not used since the last time; the others are hidden from the program, so
 // that their next use is seen.
 //
-// random_access.h decides when that is better than whole blocks; thin_blocks.h, when a block that came whole is divided.
+// fault_plan.h decides when that is better than whole blocks; thin_blocks.h, when a block that came whole is divided.
 //
 // Private to src/pager; for the pager thread alone.
 #pragma once
 
 #include <cstdint>
 
-namespace headroom::pager {
+#include "pager/fault_plan.h"
 
-inline constexpr uint32_t kWholeBlock = UINT32_MAX;
+namespace headroom::pager {
 
 /// Reserves addresses for the table and the buffers; false if there are none.
 bool open_single_pages(uint64_t blocks);
@@ -28,6 +28,10 @@ bool open_single_pages(uint64_t blocks);
 /// Makes a page of a block (STORED or SINGLE_PAGES) accessible; false if it waits for storage or room. kWholeBlock: fills the
 /// block.
 bool serve_page(uint64_t block, uint32_t page, bool write);
+
+/// A block comes as a whole since the program jumps about in it: notes that, counts it, and asks for the memory that such
+/// blocks take together.
+void note_better_whole(uint64_t block);
 
 /// A page that has been read gets its place.
 void place_page(uint64_t block, uint32_t page);

@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kMarkersToAProbe = 4;  // one block in so many of a reader is looked at: the rest is read ahead as usual
 constexpr int kMostPages = 16;            // a quarter of the block
 constexpr int kSureAfter = 4;             // probes in a row
-constexpr uint16_t kEras = UINT16_MAX / kPagesOfBlock - 1;
+constexpr uint16_t kEras = UINT16_MAX / kPagesOfBlock - 1;  // an entry has one and a page in 16 bits
 
 struct Probe {
   bool runs;

@@ -6,7 +6,7 @@
 
 namespace headroom::pager {
 
-State state;
+constinit State state;
 base::FutexLock transition_lock;
 
 namespace detail {

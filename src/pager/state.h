@@ -11,15 +11,16 @@
 #include "base/system_calls.h"
 #include "node/session.h"
 #include "pager/engine.h"
+#include "pager/random_access.h"
 #include "pager/replacement.h"
 #include "pager/store.h"
 #include "pager/waiting_accesses.h"
 
 namespace headroom::pager {
 
-inline constexpr int kStreams = 32;        // programs go over many arrays in step
-inline constexpr uint64_t kUsesKnown = 8;  // of a stream
-inline constexpr int kFreshRuns = 32;
+inline constexpr int kStreams = 32;             // programs go over many arrays in step
+inline constexpr uint64_t kUsesKnown = 8;       // of a stream: readers that were seen since go on beside it
+inline constexpr int kFreshRuns = 32;           // as many as streams
 inline constexpr uint64_t kTransferBlocks = 4;  // 1 MiB a transfer: the disk's best, and 16 of them fill its queue
 static_assert(kTransferBlocks * arena::kBlockBytes == kStripeBytes);
 inline constexpr uint64_t kPagesOfBlock = arena::kBlockBytes / arena::kPageBytes;
@@ -70,6 +71,7 @@ struct State {
   std::atomic<bool>* may_be_huge = nullptr;      // by 2 MiB of the partition (huge_pages.cc)
   FreshRun fresh_runs[kFreshRuns] = {};
   uint64_t fresh_clock = 0;
+  RandomAccess random_access;
   uint64_t awake_until_ns = 0;    // the thread does not sleep before
   bool waits_for_others = false;  // asked other ranks for room
   bool collects = false;          // the blocks of a transfer that has ended are in no list yet

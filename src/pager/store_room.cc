@@ -25,10 +25,10 @@ namespace {
 using base::system_call;
 using trace::Counter;
 
-constexpr uint64_t kPieceStripes = 64;     // are set aside at once, while there is much room
-constexpr uint64_t kSpareBytes = 8 << 20;  // left to others of the file system
-constexpr uint64_t kLongestWaitS = 1'000'000'000;
-constexpr int64_t kLookAgainNs = 100'000'000;  // whether there is room again, while a job waits for it
+constexpr uint64_t kPieceStripes = 64;             // are set aside at once, while there is much room
+constexpr uint64_t kSpareBytes = 8 << 20;          // left to others of the file system
+constexpr uint64_t kLongestWaitS = 1'000'000'000;  // for ever, and still right in nanoseconds
+constexpr int64_t kLookAgainNs = 100'000'000;      // whether there is room again, while a job waits for it
 
 constexpr uint64_t kKnownToLackNs = 10'000'000;    // so long it is not looked again, unless a thread waits
 constexpr uint64_t kNotWrittenNs = 200'000'000;    // so long, at least, a file that could not be written is not tried again

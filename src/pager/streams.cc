@@ -196,7 +196,7 @@ bool continues_stream(uint64_t block, uint32_t page) {
     return stream != nullptr;
   }
   // Among many beginnings a jump may well hit the block beside one by chance.
-  const bool is_strict = stream->extended < kYoung || expects_sparse_readers();
+  const bool is_strict = stream->extended < kYoung || state.random_access.expects_sparse_readers();
   const uint32_t nearest = is_strict ? kNearestOfYoung : kNearestPages;
   return direction > 0 ? page < nearest : page >= kBlockBytes / kPageBytes - nearest;
 }
@@ -214,7 +214,7 @@ void extend_stream(uint64_t number) {
   }
   if (conclude_probe(static_cast<uint64_t>(stream->last))) {
     *stream = {};
-    prefer_single_pages();
+    state.random_access.note_sparse_reader();
     return;
   }
   if (stream->direction == 0) {

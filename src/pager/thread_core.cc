@@ -113,7 +113,7 @@ void note_page_reader(int32_t thread) {
     return;
   }
   const uint64_t passed = last_read_ns - reads.began_ns;
-  const uint64_t computed = program_computed_ns();
+  const uint64_t computed = state.random_access.computed_ns();
   // A thread that only waits for pages computes for a fifth of the time.
   reader_is_alone = is_same && passed < kLongestNs && (computed - reads.computed_ns) * 5 < passed * 2;
   was_judged = true;

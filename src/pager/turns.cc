@@ -21,17 +21,19 @@ std::atomic<const TurnRules*> turn_rules{nullptr};
 }  // namespace
 
 void follow_turns() {
+  RandomAccess& random = state.random_access;
   const uint64_t turn = state.turns.load(std::memory_order_relaxed) & UINT16_MAX;
   if (turn != state.came_back.load(std::memory_order_relaxed) >> 48) {
     state.resident.begin_turn();
-    begin_turn_of_pages();
+    random.begin_turn();
+    state.needed_in_turn.store(0, std::memory_order_relaxed);
   }
   // Pages that were read alone count when many of them are wanted again and again, not when there are just very many.
-  const bool again = pages_came_back() > pages_read_in_turn() / 3;
-  const uint64_t came_back = state.resident.came_back() + (again ? pages_came_back() / kPagesOfBlock : 0);
+  const bool again = random.pages_came_back() > random.pages_read_in_turn() / 3;
+  const uint64_t came_back = state.resident.came_back() + (again ? random.pages_came_back() / kPagesOfBlock : 0);
   const int64_t bytes = bytes_of_blocks(*state.session->self);
   const uint64_t have = bytes > 0 ? static_cast<uint64_t>(bytes) / arena::kBlockBytes : 0;
-  const uint64_t read_alone = again ? pages_read_in_turn() / kPagesOfBlock : 0;
+  const uint64_t read_alone = again ? random.pages_read_in_turn() / kPagesOfBlock : 0;
   const uint64_t missing = read_alone > have ? read_alone - have : 0;
   if (state.armed && came_back > have / kPartThatMayComeBack) {
     start_wanting_all();

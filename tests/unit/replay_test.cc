@@ -1,6 +1,6 @@
-// Which blocks stay, judged by what real programs and the benchmark's did: their recorded accesses (traces/record.py) against memories of several
-// sizes, beside the least recently used and the best that there is (Belady's: the block that is used again last leaves). Blocks
-// read are counted; those that are new cost none.
+// Which blocks stay, judged by what real programs and the benchmark's did: their recorded accesses (traces/record.py) against
+// memories of several sizes, beside the least recently used and the best that there is (Belady's: the block that is used again
+// last leaves). Blocks read are counted; those that are new cost none.
 //
 //   unit_tests --gtest_filter='Replay.*'    prints the table
 #include <gtest/gtest.h>
