@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headroom import doctor, machine
+from headroom import kernel_offers, machine
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 HEADROOM = BUILD / "venv/bin/headroom"
@@ -52,7 +52,7 @@ def no_large_pages() -> str | None:
     # Whether there are any is seen in /proc/kpageflags.
     release = tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
     old = None if release >= (6, 14) else "Linux 6.14 makes large pages of large writes, this is older"
-    return no_root() or old or cannot_use(doctor.offers_huge_pages)()
+    return no_root() or old or cannot_use(kernel_offers.huge_pages)()
 
 
 def little_memory() -> str | None:
@@ -115,13 +115,13 @@ LACKS = {
     "a hard memory limit": no_hard_limit,
     "loop devices": no_loop_devices,
     "userfaultfd that is refused to some": no_restricted_userfaultfd,
-    "io_uring": cannot_use(doctor.offers_io_uring),
-    "the engine userfaultfd": cannot_use(lambda: doctor.offers_userfaultfd().serves_kernel),
-    "the engine userfaultfd-user": cannot_use(lambda: doctor.offers_userfaultfd().in_user_mode),
+    "io_uring": cannot_use(kernel_offers.io_uring),
+    "the engine userfaultfd": cannot_use(lambda: kernel_offers.userfaultfd().serves_kernel),
+    "the engine userfaultfd-user": cannot_use(lambda: kernel_offers.userfaultfd().in_user_mode),
     "fast wake-ups": machine.wake_latency_refused,
     "core files": no_core_files,
     "5 GiB of memory": little_memory,
-    "huge pages": cannot_use(doctor.offers_huge_pages),
+    "huge pages": cannot_use(kernel_offers.huge_pages),
     "files with large pages": no_large_pages,
     "Intel MPI": lambda: None if (BUILD / "mpi/intel/bin/mpiexec").exists() else "setup/test_tools.sh could not install it",
     "LAMMPS": missing("lmp"),

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import fcntl
 import json
 import os
 import platform
 import re
 import resource
 import shutil
-import struct
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
-from headroom import machine
+from headroom import kernel_offers, machine
 from headroom.errors import Refused
 
-SYS_PROCESS_VM_READV = {"x86_64": 310, "aarch64": 270}
-PR_SET_PTRACER = 0x59616D61
-SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282}
-SYS_IO_URING_SETUP = 425
-SYS_FSOPEN, SYS_FSCONFIG, SYS_FSMOUNT = 430, 431, 432
-UFFDIO_API = 0xC018AA3F
-# Missing and minor faults and write protection of shared memory, populated or not, and whose fault it is: kFeatures of
-# src/pager/engine_userfaultfd.cc.
-USERFAULTFD_FEATURES = 1 << 0 | 1 << 5 | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 13
-USERFAULTFD_IOC_NEW = 0xAA00
 USER_NAMESPACES = "as root: sysctl kernel.unprivileged_userns_clone=1, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
 
 
@@ -46,56 +32,8 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def _system_call(number: int, *arguments) -> int:
-    """The result, or -errno."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    result = libc.syscall(number, *arguments)
-    return result if result >= 0 else -ctypes.get_errno()
-
-
-def _userfaultfd_suffices(descriptor: int) -> bool:
-    """Whether this userfaultfd can do what Headroom needs; closes it."""
-    try:
-        fcntl.ioctl(descriptor, UFFDIO_API, struct.pack("QQQ", 0xAA, USERFAULTFD_FEATURES, 0))
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-
-
-def _open_userfaultfd_device() -> int:
-    try:
-        device = os.open("/dev/userfaultfd", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return -1
-    try:
-        return fcntl.ioctl(device, USERFAULTFD_IOC_NEW, os.O_CLOEXEC)
-    except OSError:
-        return -1
-    finally:
-        os.close(device)
-
-
-class UserfaultfdOffer(NamedTuple):
-    device: bool
-    serves_kernel: bool
-    in_user_mode: bool
-    too_old: bool  # there is one, but it cannot do what is needed
-
-
-def offers_userfaultfd() -> UserfaultfdOffer:
-    """What the kernel lets this user have of userfaultfd."""
-    number = SYS_USERFAULTFD.get(platform.machine())
-    descriptors = [_open_userfaultfd_device()]
-    descriptors += [_system_call(number, flags | os.O_CLOEXEC) if number else -1 for flags in (0, 1)]
-    device, served, user_mode = [descriptor >= 0 and _userfaultfd_suffices(descriptor) for descriptor in descriptors]
-    too_old = any(descriptor >= 0 for descriptor in descriptors) and not (device or served or user_mode)
-    return UserfaultfdOffer(device, device or served, user_mode, too_old)
-
-
 def _userfaultfd() -> Finding:
-    offer = offers_userfaultfd()
+    offer = kernel_offers.userfaultfd()
     if offer.serves_kernel:
         where = " (/dev/userfaultfd)" if offer.device else ""
         return Finding("page faults", OK, f"userfaultfd, kernel accesses served{where}")
@@ -117,15 +55,8 @@ def _userfaultfd() -> Finding:
     )
 
 
-def offers_io_uring() -> bool:
-    descriptor = _system_call(SYS_IO_URING_SETUP, 4, ctypes.create_string_buffer(120))
-    if descriptor >= 0:
-        os.close(descriptor)
-    return descriptor >= 0
-
-
 def _io_uring() -> Finding:
-    if offers_io_uring():
+    if kernel_offers.io_uring():
         return Finding("storage transfers", OK, "io_uring")
     return Finding(
         "storage transfers",
@@ -136,45 +67,8 @@ def _io_uring() -> Finding:
     )
 
 
-def _siblings_may() -> tuple[bool, bool]:
-    """Whether a process may map the memory file of another one with the same parent, and read its memory by cross-memory
-    attach: what ranks do with each other."""
-    words = ctypes.create_string_buffer(b"headroom")
-    memory = os.memfd_create("headroom-doctor")
-    ready_reader, ready_writer = os.pipe()
-    end_reader, end_writer = os.pipe()
-    owner = os.fork()
-    if owner == 0:
-        ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)  # as ranks do, where Yama restricts attaching
-        os.close(end_writer)
-        os.write(ready_writer, b"x")
-        os.read(end_reader, 1)
-        os._exit(0)
-    os.read(ready_reader, 1)
-    reader = os.fork()
-    if reader == 0:
-        answer = 0
-        try:
-            os.close(os.open(f"/proc/{owner}/fd/{memory}", os.O_RDWR))
-            answer |= 1
-        except OSError:
-            pass
-        found = ctypes.create_string_buffer(len(words))
-        here, there = (struct.pack("NN", ctypes.addressof(buffer), len(buffer)) for buffer in (found, words))
-        number = SYS_PROCESS_VM_READV.get(platform.machine(), -1)
-        count = _system_call(number, owner, here, ctypes.c_ulong(1), there, ctypes.c_ulong(1), ctypes.c_ulong(0))
-        os._exit(answer | (2 if count == len(words) and found.raw == words.raw else 0))
-    answer = os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1])
-    os.close(end_reader)
-    os.close(end_writer)
-    os.waitpid(owner, 0)
-    for descriptor in (memory, ready_reader, ready_writer):
-        os.close(descriptor)
-    return bool(answer & 1), bool(answer & 2)
-
-
 def _messages() -> list[Finding]:
-    maps, attaches = _siblings_may()
+    maps, attaches = kernel_offers.siblings_may()
     if not maps:
         refused = "ranks may not open each other's memory files (/proc/PID/fd)"
         remedy = "start all ranks as one user, in one container, from programs that this user may read"
@@ -190,35 +84,6 @@ def _messages() -> list[Finding]:
         remedy = "as root: sysctl kernel.yama.ptrace_scope=1; in a container: docker run --cap-add SYS_PTRACE"
         return [Finding("messages", SO_SO, refused, cost, remedy), one_sided]
     return [Finding("messages", OK, "direct inside the node, cross-memory attach allowed"), one_sided]
-
-
-def _mounts_huge_page_file() -> bool:
-    """Whether this process may enter a user namespace and mount a tmpfs with huge pages there (src/arena/huge_page_file.cc)."""
-    new_user, new_mounts, string, create = 0x10000000, 0x00020000, 1, 6
-    user, group = os.geteuid(), os.getegid()
-    if ctypes.CDLL(None).unshare(new_user | new_mounts) != 0:
-        return False
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    context = _system_call(SYS_FSOPEN, b"tmpfs", 0)
-    return (
-        context >= 0
-        and _system_call(SYS_FSCONFIG, context, string, b"huge", b"advise", 0) >= 0
-        and _system_call(SYS_FSCONFIG, context, create, None, None, 0) >= 0
-        and _system_call(SYS_FSMOUNT, context, 0, 0) >= 0
-    )
-
-
-def offers_huge_pages() -> bool:
-    """Whether memory that may be moved to storage can have huge pages."""
-    child = os.fork()
-    if child == 0:
-        answer = 1
-        with contextlib.suppress(OSError):
-            answer = 0 if _mounts_huge_page_file() else 1
-        os._exit(answer)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def _huge_pages(offered: bool) -> Finding | None:
@@ -248,15 +113,6 @@ def moves_blocks_as_pages(version: tuple[int, ...], offered: bool) -> Finding:
     return Finding("blocks", OK, "move as pages of 256 KiB")
 
 
-def _direct_io(path: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT, 0o600)
-    except OSError:
-        return False
-    os.close(descriptor)
-    return True
-
-
 def _storage() -> Finding:
     best = machine.best_storage()
     if best is None:
@@ -268,7 +124,7 @@ def _storage() -> Finding:
         return Finding(
             "storage", NO, text, "no program starts: too little room", "make room, or headroom run --storage DIRECTORY ..."
         )
-    if not _direct_io(best.path):
+    if not kernel_offers.direct_io(best.path):
         return Finding(
             "storage",
             SO_SO,
@@ -360,7 +216,7 @@ def _library() -> Finding:
 def findings() -> list[Finding]:
     kernel = platform.release()
     version = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
-    offered = offers_huge_pages()
+    offered = kernel_offers.huge_pages()
     return [
         Finding("system", OK, f"Linux {kernel}, {platform.machine()}, {len(os.sched_getaffinity(0))} cores"),
         _library(),

@@ -12,7 +12,7 @@ import pytest
 
 from conditions import need
 from conftest import BUILD, HEADROOM, ROOT, WHEELS, compile_program, environment, headroom_run, plain_run
-from headroom import doctor, hard_limit, launcher, machine, rank
+from headroom import hard_limit, kernel_offers, launcher, machine, rank
 from headroom.rank import warn_of_too_much_memory
 from headroom.report import trace
 from variants import only_in_suites
@@ -27,6 +27,7 @@ def test_help_has_every_setting_and_only_those():
         "slots",
         "processes",
         "engine",
+        "latency",
         "store",
         "store-direct",
         "checksums",
@@ -110,7 +111,10 @@ def test_the_features_that_doctor_asks_for_are_the_engines():
     kernels = Path("/usr/include/linux/userfaultfd.h").read_text()
     bits = {name: int(bit) for name, bit in re.findall(r"#define (UFFD_FEATURE_\w+)\s+\(1<<(\d+)\)", kernels)}
     newer = {"UFFD_FEATURE_WP_HUGETLBFS_SHMEM": 12, "UFFD_FEATURE_WP_UNPOPULATED": 13}  # than the header may be
-    assert sum(1 << (newer | bits)[name] for name in re.findall(r"UFFD_FEATURE_\w+", asked[1])) == doctor.USERFAULTFD_FEATURES
+    assert (
+        sum(1 << (newer | bits)[name] for name in re.findall(r"UFFD_FEATURE_\w+", asked[1]))
+        == kernel_offers.USERFAULTFD_FEATURES
+    )
 
 
 def constant(name, source):
