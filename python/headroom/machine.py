@@ -19,12 +19,21 @@ def _read(path: str) -> str | None:
         return None
 
 
+class WakeLatency:
+    """Why idle processors cannot be kept from sleeping."""
+
+    ONE_WAY = "this kernel has one way to be idle only"
+    ABSENT = f"there is no {WAKE_LATENCY}"
+    FORBIDDEN = f"this user may not write {WAKE_LATENCY}"
+
+
 def wake_latency_refused() -> str | None:
-    """Why idle processors cannot be kept from sleeping; None if they can (as src/pager/wake_latency.cc finds)."""
-    driver = (_read("/sys/devices/system/cpu/cpuidle/current_driver") or "none").strip()
-    if driver == "none":
-        return "this kernel has one way to be idle only"
-    return None if os.access(WAKE_LATENCY, os.W_OK) else f"this user may not write {WAKE_LATENCY}"
+    """None if they can be kept from it."""
+    if (_read("/sys/devices/system/cpu/cpuidle/current_driver") or "").strip() == "none":
+        return WakeLatency.ONE_WAY
+    if not os.path.exists(WAKE_LATENCY):
+        return WakeLatency.ABSENT
+    return None if os.access(WAKE_LATENCY, os.W_OK) else WakeLatency.FORBIDDEN
 
 
 @contextlib.contextmanager

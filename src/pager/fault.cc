@@ -221,9 +221,7 @@ void read_ahead_as_planned(uint64_t block, uint64_t ahead) {
     extend_stream(block);
     return;
   }
-  for (uint64_t next = block + 1; next <= block + ahead; ++next) {
-    note_better_whole(next);
-  }
+  note_better_whole(block + 1, ahead);
   if (state_of(word_of(block + 1).load(std::memory_order_relaxed)) == kStored) {
     read_announced(block + 1, ahead);
   }
@@ -236,17 +234,21 @@ uint64_t program_ns() {
 }
 
 bool serve_stored(uint64_t block, uint32_t page) {
-  const Asked asked = {block, page, continues_stream(block, page), state.engine->kind() != base::EngineChoice::kSigsegv};
   const StoredBlock stored = {is_mostly_untouched(block), is_zero_on_storage(block, page), is_expected_thin(block)};
+  const bool in_stream = !stored.is_hollow && continues_stream(block, page);
+  const Asked asked = {block, page, in_stream, state.engine->kind() != base::EngineChoice::kSigsegv};
   const Plan plan = plan_stored(asked, stored, state.random_access, memory_view());
-  if (page != kWholeBlock && (stored.is_hollow || !asked.in_stream)) {
+  if (page != kWholeBlock && !in_stream) {
     state.random_access.note_asked(block, page);
+  }
+  if (plan.too_much) {
+    state.random_access.note_too_much();
   }
   if (!plan.whole) {
     return serve_page(block, page, false);
   }
   if (plan.jumps_about) {
-    note_better_whole(block);
+    note_better_whole(block, 1);
   }
   if (can_transfer() && take_room_for_one()) {
     state.resident.expect(block, false);

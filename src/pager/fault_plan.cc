@@ -9,13 +9,15 @@ constexpr int kMostAlone = 32;  // pages: with half of a block, the rest costs a
 }  // namespace
 
 Plan plan_stored(const Asked& asked, const StoredBlock& block, const RandomAccess& random, const MemoryView& memory) {
-  Plan plan = {.whole = true, .jumps_about = false, .goes_on = false, .half_is_here = false, .blocks_ahead = 0};
-  const bool may_be_page = asked.page != kWholeBlock && asked.pages_come_alone && (block.is_hollow || !asked.in_stream);
+  Plan plan = {};
+  plan.whole = true;
+  const bool may_be_page = asked.page != kWholeBlock && asked.pages_come_alone && !asked.in_stream;
   const bool few_are_used = block.is_hollow || block.page_is_zero || block.is_thin;
   if (may_be_page && few_are_used) {
     plan.whole = false;
   } else if (may_be_page && random.jumps_about() && !random.goes_on(asked.block, asked.page)) {
     plan.jumps_about = random.is_better_whole(asked.block, memory);
+    plan.too_much = !plan.jumps_about && random.is_better_whole_but_too_much(asked.block, memory);
     plan.whole = plan.jumps_about;
   }
   if (plan.jumps_about || (plan.whole && random.was_better_whole(asked.block))) {
@@ -25,14 +27,15 @@ Plan plan_stored(const Asked& asked, const StoredBlock& block, const RandomAcces
 }
 
 Plan plan_missing_page(const Asked& asked, const PartOfBlock& part, const RandomAccess& random, const MemoryView& memory) {
-  const bool goes_on = random.goes_on(asked.block, asked.page);
-  const bool half_is_here = part.pages >= kMostAlone;
-  const bool jumps_about = !goes_on && !half_is_here && !part.page_is_zero && random.is_better_whole(asked.block, memory);
-  return {.whole = goes_on || half_is_here || jumps_about,
-          .jumps_about = jumps_about,
-          .goes_on = goes_on,
-          .half_is_here = half_is_here,
-          .blocks_ahead = 0};
+  Plan plan = {};
+  plan.goes_on = random.goes_on(asked.block, asked.page);
+  plan.half_is_here = part.pages >= kMostAlone;
+  if (!plan.goes_on && !plan.half_is_here && !part.page_is_zero) {
+    plan.jumps_about = random.is_better_whole(asked.block, memory);
+    plan.too_much = !plan.jumps_about && random.is_better_whole_but_too_much(asked.block, memory);
+  }
+  plan.whole = plan.goes_on || plan.half_is_here || plan.jumps_about;
+  return plan;
 }
 
 }  // namespace headroom::pager

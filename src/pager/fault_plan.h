@@ -16,7 +16,7 @@ inline constexpr uint32_t kWholeBlock = UINT32_MAX;
 struct Asked {
   uint64_t block;
   uint32_t page;          // kWholeBlock: all of it
-  bool in_stream;         // a sequential reader comes here (streams.h)
+  bool in_stream;         // a sequential reader comes here (streams.h), and the block is not hollow
   bool pages_come_alone;  // the engine can map single pages
 };
 
@@ -36,6 +36,7 @@ struct PartOfBlock {
 struct Plan {
   bool whole;             // the block comes, or all that it lacks; else the page
   bool jumps_about;       // whole since so much of it is asked for at random
+  bool too_much;          // it would, but all such blocks together do not fit
   bool goes_on;           // the reader goes over it in order after all
   bool half_is_here;      // whole since so many pages came alone
   uint64_t blocks_ahead;  // that are to come with it

@@ -67,6 +67,7 @@ void stand_still_for_asker(Request& request) {
       (void)base::system_call(SYS_ppoll, &wanted, 1, nullptr, nullptr, 8);
     }
   }
+  end_wake_latency();
   constexpr int64_t kLongestNs = 2'000'000'000;  // a signal handler of the asker's may need content on storage
   const uint64_t since = base::monotonic_ns();
   const auto asker = static_cast<uint32_t>(request.count);
@@ -104,6 +105,7 @@ void serve_request(Request& request) {
       stand_still_for_asker(request);
       return;
     case RequestKind::kComplete:
+      end_wake_latency();  // a child may take its time
       complete_children();
       break;
     case RequestKind::kAdopt:

@@ -48,7 +48,6 @@ bool RandomAccess::is_jumped_about_in(uint64_t block, const MemoryView& memory) 
          __builtin_popcountll(known.pages) >= memory.pages_worth_a_block();
 }
 
-/// Whether what it jumps about in would not stay until the turn ends, if this rank had all the memory.
 bool RandomAccess::is_too_much(const MemoryView& memory) const {
   const auto bytes = static_cast<int64_t>(needed());
   return bytes + bytes / 8 > memory.for_one();
@@ -74,11 +73,6 @@ void RandomAccess::note_asked(uint64_t block, uint32_t page) {
   recent_pages_.note(block * (kBlockBytes / arena::kPageBytes) + page);
 }
 
-void RandomAccess::note_jump(bool to_another_block, const MemoryView& memory) {
-  jumped_to_ += to_another_block ? 1 : 0;
-  too_many_in_ = to_another_block && is_too_much(memory) ? turn_ : too_many_in_;
-}
-
 void RandomAccess::note_page_read(uint64_t block, uint32_t page, const MemoryView& memory) {
   Notes& known = notes_[block];
   known.was_next = page == known.last_page + 1U;
@@ -86,7 +80,7 @@ void RandomAccess::note_page_read(uint64_t block, uint32_t page, const MemoryVie
   if (known.turn != turn_) {
     known.turn = turn_;
     known.pages = 0;
-    note_jump(known.whole_in != turn_, memory);
+    jumped_to_ += known.whole_in != turn_ ? 1 : 0;
   }
   ((known.pages & bit_of(page)) != 0 ? came_back_ : read_once_) += 1;
   known.pages |= bit_of(page);
@@ -96,13 +90,13 @@ void RandomAccess::note_page_read(uint64_t block, uint32_t page, const MemoryVie
   }
 }
 
-bool RandomAccess::note_better_whole(uint64_t block, const MemoryView& memory) {
+bool RandomAccess::note_better_whole(uint64_t block) {
   Notes& known = notes_[block];
   if (known.whole_in == turn_) {
     return false;
   }
   known.whole_in = turn_;
-  note_jump(known.turn != turn_, memory);
+  jumped_to_ += known.turn != turn_ ? 1 : 0;
   return true;
 }
 

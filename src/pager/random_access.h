@@ -31,6 +31,10 @@ class RandomAccess {
   [[nodiscard]] bool goes_on(uint64_t block, uint32_t page) const;
   /// Whether the block is better read as a whole, although the access is random.
   [[nodiscard]] bool is_better_whole(uint64_t block, const MemoryView& memory) const;
+  /// Whether it were, but what the program jumps about in would not stay until the turn ends, if this rank had all the memory.
+  [[nodiscard]] bool is_better_whole_but_too_much(uint64_t block, const MemoryView& memory) const {
+    return is_jumped_about_in(block, memory) && is_too_much(memory);
+  }
   /// Whether it was read as a whole for that reason in this turn.
   [[nodiscard]] bool was_better_whole(uint64_t block) const { return notes_[block].whole_in == turn_; }
   /// How many blocks behind that one are better read as a whole, too.
@@ -50,7 +54,9 @@ class RandomAccess {
   /// A page is read alone.
   void note_page_read(uint64_t block, uint32_t page, const MemoryView& memory);
   /// A block is read as a whole because it is better; false if it was before in this turn.
-  bool note_better_whole(uint64_t block, const MemoryView& memory);
+  bool note_better_whole(uint64_t block);
+  /// What it jumps about in was too much: that is believed for some turns.
+  void note_too_much() { too_many_in_ = turn_; }
   /// There was a fault on storage; `in_order`: it continues a stream. `computed_ns`: the program's processor time until then.
   void note_storage_fault(bool in_order, uint64_t computed_ns, const MemoryView& memory);
   /// A sparse reader was found (sparse_readers.h): the next faults on storage, for some time, are better served by single
@@ -80,7 +86,6 @@ class RandomAccess {
   [[nodiscard]] bool was_in_last(uint32_t turns, uint32_t turn) const { return turn != 0 && turn_ - turn < turns; }
   [[nodiscard]] bool is_jumped_about_in(uint64_t block, const MemoryView& memory) const;
   [[nodiscard]] bool is_too_much(const MemoryView& memory) const;
-  void note_jump(bool to_another_block, const MemoryView& memory);
 
   Notes* notes_ = nullptr;
   uint32_t turn_ = 1;

@@ -221,11 +221,14 @@ bool fill_if_better(uint64_t block, uint32_t page, bool page_is_zero) {
   const PartOfBlock part = {__builtin_popcountll(present | pages_of(block).reading), page_is_zero};
   const Plan plan = plan_missing_page({block, page, false, true}, part, state.random_access, memory_view());
   state.random_access.note_asked(block, page);
+  if (plan.too_much) {
+    state.random_access.note_too_much();
+  }
   if (!plan.whole) {
     return false;
   }
   if (plan.jumps_about) {
-    note_better_whole(block);
+    note_better_whole(block, 1);
   }
   const bool begun = start_fill(block);
   if (begun && plan.half_is_here) {
@@ -240,12 +243,12 @@ bool fill_if_better(uint64_t block, uint32_t page, bool page_is_zero) {
 
 }  // namespace
 
-void note_better_whole(uint64_t block) {
+void note_better_whole(uint64_t first, uint64_t count) {
   RandomAccess& random = state.random_access;
-  if (random.note_better_whole(block, memory_view())) {
-    state.needed_in_turn.store(static_cast<int64_t>(random.needed()), std::memory_order_relaxed);
-    trace::count(Counter::kBlocksReadWhole);
+  for (uint64_t block = first; block < first + count; ++block) {
+    trace::count(Counter::kBlocksReadWhole, random.note_better_whole(block) ? 1 : 0);
   }
+  state.needed_in_turn.store(static_cast<int64_t>(random.needed()), std::memory_order_relaxed);
   if (random.needed() > share_of_memory()) {
     start_wanting_all();
   }

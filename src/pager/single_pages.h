@@ -29,9 +29,9 @@ bool open_single_pages(uint64_t blocks);
 /// block.
 bool serve_page(uint64_t block, uint32_t page, bool write);
 
-/// A block comes as a whole since the program jumps about in it: notes that, counts it, and asks for the memory that such
-/// blocks take together.
-void note_better_whole(uint64_t block);
+/// So many blocks come as a whole since the program jumps about in them: notes that, counts them, and asks for the memory that
+/// such blocks take together.
+void note_better_whole(uint64_t first, uint64_t count);
 
 /// A page that has been read gets its place.
 void place_page(uint64_t block, uint32_t page);

@@ -16,7 +16,8 @@ struct Memory final : MemoryView {
   [[nodiscard]] int64_t for_one() const override { return static_cast<int64_t>(for_one_blocks * arena::kBlockBytes); }
   [[nodiscard]] uint64_t came_back() const override { return blocks_came_back; }
   [[nodiscard]] int pages_worth_a_block() const override { return kPagesWorthABlock; }
-  [[nodiscard]] uint64_t blocks() const override { return kBlocks; }
+  [[nodiscard]] uint64_t blocks() const override { return blocks_with_addresses; }
+  uint64_t blocks_with_addresses = kBlocks;
   uint64_t share_blocks = 128;
   uint64_t for_one_blocks = 512;
   uint64_t blocks_came_back = 0;
@@ -101,9 +102,7 @@ TEST_F(FaultPlan, BlocksOfWhichFewPagesAreUsedComeByPages) {
   EXPECT_FALSE(stored(10, 3, {.is_hollow = true, .page_is_zero = false, .is_thin = false}).whole);
   EXPECT_FALSE(stored(10, 3, {.is_hollow = false, .page_is_zero = true, .is_thin = false}).whole);
   EXPECT_FALSE(stored(10, 3, {.is_hollow = false, .page_is_zero = false, .is_thin = true}).whole);
-  // A stream does not fill hollow blocks, but others.
-  EXPECT_FALSE(plan_stored({10, 3, true, true}, {true, false, false}, random, memory).whole);
-  EXPECT_TRUE(plan_stored({10, 3, true, true}, {false, false, true}, random, memory).whole);
+  EXPECT_TRUE(plan_stored({10, 3, true, true}, {false, false, true}, random, memory).whole) << "who goes over it reads it";
 }
 
 TEST_F(FaultPlan, ABlockOfWhichManyPagesWereReadAloneComesWhole) {
@@ -121,11 +120,16 @@ TEST_F(FaultPlan, ThoseBehindItComeWithIt) {
     read_pages(block, kPagesWorthABlock);
   }
   EXPECT_EQ(stored(10, 40).blocks_ahead, 3U);
-  ASSERT_TRUE(random.note_better_whole(10, memory));
-  EXPECT_FALSE(random.note_better_whole(10, memory)) << "it counts once in a turn";
+  ASSERT_TRUE(random.note_better_whole(10));
+  EXPECT_FALSE(random.note_better_whole(10)) << "it counts once in a turn";
   EXPECT_EQ(stored(10, 40).blocks_ahead, 3U);
-  read_pages(kBlocks - 1, kPagesWorthABlock);
-  EXPECT_EQ(stored(kBlocks - 1, 40).blocks_ahead, 0U) << "there is no memory behind it";
+  memory.blocks_with_addresses = 12;
+  EXPECT_EQ(stored(10, 40).blocks_ahead, 1U) << "there is no memory behind that";
+  memory.blocks_with_addresses = kBlocks;
+  for (uint64_t block = 14; block < 100; ++block) {
+    read_pages(block, kPagesWorthABlock);
+  }
+  EXPECT_EQ(stored(10, 40).blocks_ahead, 32U) << "so that a fault stays short";
 }
 
 TEST_F(FaultPlan, NotIfTheyWouldNotFitEvenInAllOfMemory) {
@@ -134,14 +138,58 @@ TEST_F(FaultPlan, NotIfTheyWouldNotFitEvenInAllOfMemory) {
   for (uint64_t block = 0; block < 9; ++block) {
     read_pages(block, kPagesWorthABlock);
   }
-  EXPECT_FALSE(stored(3, 40).whole);
+  const Plan plan = stored(3, 40);
+  EXPECT_TRUE(!plan.whole && plan.too_much);
+  random.note_too_much();
   memory.for_one_blocks = 512;
   EXPECT_FALSE(stored(3, 40).whole) << "that is remembered";
-  for (int turn = 0; turn < 16; ++turn) {
+  for (int turn = 0; turn < 15; ++turn) {
     random.begin_turn();
     read_pages(3, kPagesWorthABlock);
+    EXPECT_FALSE(stored(3, 40).whole) << "after turn " << turn;
   }
+  random.begin_turn();
+  read_pages(3, kPagesWorthABlock);
   EXPECT_TRUE(stored(3, 40).whole) << "for some turns";
+}
+
+TEST_F(FaultPlan, ManyBlocksOfWhichFewPagesAreReadAreNotTooMuch) {
+  memory.for_one_blocks = 8;
+  jump_about();
+  for (uint64_t block = 0; block < 100; ++block) {
+    read_pages(block, 1);
+    EXPECT_FALSE(stored(block, 40).too_much);
+  }
+  random.begin_turn();
+  read_pages(3, kPagesWorthABlock);
+  EXPECT_TRUE(stored(3, 40).whole);
+}
+
+TEST_F(FaultPlan, ThatABlockIsBetterWholeIsBelievedForSomeTurnsAndAskedAgain) {
+  jump_about();
+  constexpr uint64_t kMany = 64;
+  const auto whole = [this] {
+    uint64_t count = 0;
+    for (uint64_t block = 0; block < kMany; ++block) {
+      count += stored(block, 40).whole ? 1 : 0;
+    }
+    return count;
+  };
+  for (uint64_t block = 0; block < kMany; ++block) {
+    read_pages(block, kPagesWorthABlock);
+  }
+  for (int turn = 0; turn < 15; ++turn) {
+    random.begin_turn();
+    EXPECT_EQ(whole(), kMany);
+  }
+  random.begin_turn();
+  const uint64_t believed = whole();
+  EXPECT_LT(believed, kMany) << "some are asked";
+  EXPECT_GT(believed, kMany / 2) << "and the others are not, meanwhile";
+  for (int turn = 0; turn < 16; ++turn) {
+    random.begin_turn();
+  }
+  EXPECT_EQ(whole(), 0U) << "none has said so since";
 }
 
 TEST_F(FaultPlan, NotIfBlocksComeBackMoreOftenThanItJumps) {
@@ -156,7 +204,7 @@ TEST_F(FaultPlan, WhatBlocksNeedIsOfTheTurn) {
   read_pages(10, 1);
   EXPECT_EQ(random.pages_read_in_turn(), 1U);
   EXPECT_EQ(random.pages_came_back(), 1U);
-  EXPECT_TRUE(random.note_better_whole(11, memory));
+  EXPECT_TRUE(random.note_better_whole(11));
   EXPECT_EQ(random.needed(), 2 * arena::kBlockBytes);
   random.begin_turn();
   EXPECT_EQ(random.needed(), 0U);
@@ -176,6 +224,7 @@ TEST_F(FaultPlan, AReaderThatGoesOnInABlockOfPagesGetsAllOfIt) {
   // Others' faults in between do not hide that it does.
   random.note_page_read(20, 7, memory);
   random.note_page_read(20, 8, memory);
+  random.note_asked(20, 8);
   for (uint64_t other = 100; other < 110; ++other) {
     random.note_asked(other, 0);
   }
