@@ -1,11 +1,11 @@
 // How long idle processors may take to wake (--latency low).
 //
 // A thread that jumps about in memory waits for one page after the other. Each time its processor falls idle, and mostly the
-// pager's as well, and waking both costs as much as a third of the page (docs/dev/decisions.md, "What a fault costs"). Who may
-// write /dev/cpu_dma_latency can tell the kernel how long waking may take; at 0, all idle processors of the machine poll. That
-// draws power and takes from what the others may turbo to, so it is asked for only while many single pages are awaited, and for
-// a moment longer: pages come in runs, and each change interrupts every idle processor. The wish is the open file's: the kernel
-// forgets it with the last process that has it open, so a forked child closes it.
+// pager's as well, and waking both costs as much as a third of the page (docs/dev/decisions.md, "Where the time of such a fault
+// goes"). Who may write /dev/cpu_dma_latency can tell the kernel how long waking may take; at 0, all idle processors of the
+// machine poll. That draws power and takes from what the others may turbo to, so it is asked for only while many single pages
+// are awaited, and for a moment longer: pages come in runs, and each change interrupts every idle processor. The wish is the
+// open file's: the kernel forgets it with the last process that has it open, so a forked child closes it.
 //
 // Private to src/pager; for the pager's thread alone, but for the first and the last.
 #pragma once
